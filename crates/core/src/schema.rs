@@ -1,1 +1,183 @@
-//! schema
+//! JSON Schemas of tools: checked when a tool is defined, compiled once, cheap to hold.
+//!
+//! Rules that are decisions of this crate:
+//! - `format` is an annotation, as 2020-12 has it: a date or an address is checked where a tool decodes its types.
+//! - A `$ref` that leaves the document is refused. Nothing is ever fetched.
+//! - Patterns run with a bounded amount of backtracking; a value that needs more is an issue, not a hang.
+
+mod issues;
+mod plan;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator, ValidatorMap};
+use serde_json::Value;
+
+pub use issues::{Issue, summary};
+pub(crate) use issues::{shown, step_into};
+pub(crate) use plan::{Branch, Node, NodeId, Plan, Types};
+
+/// Backtracking steps of one `pattern` on one string.
+const BACKTRACK_LIMIT: usize = 100_000;
+
+/// A JSON Schema with its validator. Clones share it.
+#[derive(Clone)]
+pub struct Schema {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    value: Value,
+    validator: Validator,
+    plan: Plan,
+    /// Validators of parts, compiled when a repair first has to choose between branches.
+    parts: OnceLock<Option<ValidatorMap>>,
+}
+
+/// A schema that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the schema is not usable at `{pointer}`: {problem}; {fix}")]
+pub struct SchemaError {
+    pointer: String,
+    problem: String,
+    fix: String,
+}
+
+impl SchemaError {
+    fn new(pointer: &str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { pointer: format!("#{pointer}"), problem: problem.into(), fix: fix.into() }
+    }
+
+    /// Where in the schema, as a JSON pointer that starts with `#`.
+    pub fn pointer(&self) -> &str {
+        &self.pointer
+    }
+
+    /// What is wrong there.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// What to do about it.
+    pub fn fix(&self) -> &str {
+        &self.fix
+    }
+}
+
+impl Schema {
+    /// The schema of a tool's input. Arguments are an object, so a schema without `type` gets `"type": "object"` (clients refuse a tool
+    /// that leaves it out) and any other type is refused.
+    pub fn new(schema: Value) -> Result<Self, SchemaError> {
+        let Value::Object(mut map) = schema else {
+            let problem = format!("{} is given", shown(&schema));
+            return Err(SchemaError::new("", problem, "give an object such as {\"type\": \"object\", \"properties\": {}}"));
+        };
+        let is_object = match map.get("type") {
+            Some(Value::String(name)) => name == "object",
+            Some(Value::Array(names)) => names.len() == 1 && names.first().is_some_and(|name| name == "object"),
+            Some(_) => false,
+            None => true,
+        };
+        if !is_object {
+            let given = map.get("type").map(shown).unwrap_or_default();
+            return Err(SchemaError::new("/type", format!("a tool's input is an object, not {given}"), "say \"type\": \"object\""));
+        }
+        if map.contains_key("type") {
+            map.insert("type".to_owned(), "object".into());
+        } else {
+            map.shift_insert(0, "type".to_owned(), "object".into());
+        }
+        Self::any(Value::Object(map))
+    }
+
+    /// A schema of any value, such as the one of a tool's output.
+    pub fn any(schema: Value) -> Result<Self, SchemaError> {
+        if !crate::json::is_within(&schema, crate::json::MAX_DEPTH) {
+            return Err(SchemaError::new("", "it is more than 128 levels deep", "move inner parts under $defs and refer to them"));
+        }
+        let validator = options().build(&schema).map_err(|error| refused(&error))?;
+        let plan = Plan::new(&schema, validator.draft());
+        Ok(Self { inner: Arc::new(Inner { value: schema, validator, plan, parts: OnceLock::new() }) })
+    }
+
+    /// The schema as JSON, in declaration order.
+    pub fn as_value(&self) -> &Value {
+        &self.inner.value
+    }
+
+    /// Whether a value holds.
+    pub fn is_valid(&self, value: &Value) -> bool {
+        self.inner.validator.is_valid(value)
+    }
+
+    /// Everything that is wrong with a value; empty when it holds.
+    pub fn validate(&self, value: &Value) -> Vec<Issue> {
+        if self.is_valid(value) {
+            return Vec::new();
+        }
+        issues::collect(&self.inner.value, self.inner.validator.iter_errors(value))
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.inner.plan
+    }
+
+    /// Whether a value holds for the part of the schema at a pointer; `None` where that part has no validator of its own.
+    pub(crate) fn part_is_valid(&self, pointer: &str, value: &Value) -> Option<bool> {
+        let parts = self.inner.parts.get_or_init(|| options().build_map(&self.inner.value).ok());
+        Some(parts.as_ref()?.get(pointer)?.is_valid(value))
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Schema").field(&self.inner.value).finish()
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner) || self.inner.value == other.inner.value
+    }
+}
+
+impl serde::Serialize for Schema {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.inner.value.serialize(serializer)
+    }
+}
+
+fn options<'i>() -> jsonschema::ValidationOptions<'i> {
+    jsonschema::options()
+        .offline()
+        .should_validate_formats(false)
+        .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT))
+}
+
+fn refused(error: &ValidationError<'_>) -> SchemaError {
+    let pointer = error.instance_path().as_str();
+    match error.kind() {
+        ValidationErrorKind::Referencing(jsonschema::ReferencingError::Unretrievable { uri, .. }) => SchemaError::new(
+            pointer,
+            format!("the reference to `{}` leaves the schema, and references are never fetched", crate::text::cut(uri, 200)),
+            "put what it names under $defs and refer to \"#/$defs/...\"",
+        ),
+        ValidationErrorKind::Referencing(other) => SchemaError::new(
+            pointer,
+            format!("a reference can't be followed ({other})"),
+            "refer to something that stands in the schema, such as \"#/$defs/...\"",
+        ),
+        _ if pointer.ends_with("/type") => SchemaError::new(
+            pointer,
+            format!("{} is no JSON Schema type", shown(error.instance())),
+            "use string, number, integer, boolean, object, array or null",
+        ),
+        _ => {
+            let issue = issues::describe(&Value::Null, error).into_iter().next();
+            let problem = issue.map_or_else(|| "it is not valid".to_owned(), |issue| issue.message);
+            SchemaError::new(pointer, problem, "see JSON Schema 2020-12 for what this keyword takes")
+        }
+    }
+}

@@ -126,8 +126,7 @@ impl Arguments {
 /// Never runs on a guess: text that is not JSON is one issue at the root with the position, and what does not hold for the schema is an
 /// issue each with its path.
 pub fn read(text: &str, schema: &Schema, repair: Repair) -> Result<Arguments, Vec<Issue>> {
-    let text = text.trim_matches(is_blank);
-    if text.is_empty() {
+    if is_blank(text) {
         return settle(Value::Object(Map::new()), schema, repair, Vec::new(), false);
     }
     let document = json::read(text).map_err(|error| not_json(&error))?;
@@ -144,8 +143,8 @@ pub fn read(text: &str, schema: &Schema, repair: Repair) -> Result<Arguments, Ve
     settle(value, schema, repair, notes, has_floats)
 }
 
-fn is_blank(c: char) -> bool {
-    c.is_whitespace() || c == '\u{feff}'
+fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || c == '\u{feff}')
 }
 
 fn not_json(error: &json::SyntaxError) -> Vec<Issue> {
@@ -174,7 +173,7 @@ fn note_replaced(replaced: Vec<json::Replaced>, repair: Repair, notes: &mut Vec<
 fn unwrapped(value: Value, notes: &mut Vec<RepairNote>) -> Result<Value, Vec<Issue>> {
     let meant = match &value {
         Value::Null => Value::Object(Map::new()),
-        Value::String(text) if text.trim_matches(is_blank).is_empty() => Value::Object(Map::new()),
+        Value::String(text) if is_blank(text) => Value::Object(Map::new()),
         Value::String(text) => {
             let document = json::read(text).map_err(|error| not_json(&error))?;
             note_replaced(document.replaced, Repair::On, notes)?;

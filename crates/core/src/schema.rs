@@ -97,7 +97,7 @@ impl Schema {
         if !crate::json::is_within(&schema, crate::json::MAX_DEPTH) {
             return Err(SchemaError::new("", "it is more than 128 levels deep", "move inner parts under $defs and refer to them"));
         }
-        let validator = options().build(&schema).map_err(|error| refused(&error))?;
+        let validator = options().build(&schema).map_err(|error| refused(&schema, &error))?;
         let plan = Plan::new(&schema, validator.draft());
         Ok(Self { inner: Arc::new(Inner { value: schema, validator, plan, parts: OnceLock::new() }) })
     }
@@ -156,13 +156,20 @@ fn options<'i>() -> jsonschema::ValidationOptions<'i> {
         .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT))
 }
 
-fn refused(error: &ValidationError<'_>) -> SchemaError {
+fn refused(schema: &Value, error: &ValidationError<'_>) -> SchemaError {
+    use jsonschema::ReferencingError;
+
     let pointer = error.instance_path().as_str();
     match error.kind() {
-        ValidationErrorKind::Referencing(jsonschema::ReferencingError::Unretrievable { uri, .. }) => SchemaError::new(
-            pointer,
+        ValidationErrorKind::Referencing(ReferencingError::Unretrievable { uri, .. }) => SchemaError::new(
+            &place_of(schema, uri, &mut String::new()).unwrap_or_default(),
             format!("the reference to `{}` leaves the schema, and references are never fetched", crate::text::cut(uri, 200)),
             "put what it names under $defs and refer to \"#/$defs/...\"",
+        ),
+        ValidationErrorKind::Referencing(ReferencingError::UnknownSpecification { specification }) => SchemaError::new(
+            "/$schema",
+            format!("the dialect `{}` is not known, and none is ever fetched", crate::text::cut(specification, 200)),
+            "leave $schema out, or say \"https://json-schema.org/draft/2020-12/schema\"",
         ),
         ValidationErrorKind::Referencing(other) => SchemaError::new(
             pointer,
@@ -179,5 +186,28 @@ fn refused(error: &ValidationError<'_>) -> SchemaError {
             let problem = issue.map_or_else(|| "it is not valid".to_owned(), |issue| issue.message);
             SchemaError::new(pointer, problem, "see JSON Schema 2020-12 for what this keyword takes")
         }
+    }
+}
+
+/// The pointer to the first reference that a URI came from; relative ones are the end of it.
+fn place_of(schema: &Value, uri: &str, pointer: &mut String) -> Option<String> {
+    let length = pointer.len();
+    let mut enter = |step: &str, inner: &Value| {
+        pointer.push('/');
+        pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+        let found = match inner {
+            Value::String(reference) if step == "$ref" || step == "$dynamicRef" => {
+                let document = reference.split('#').next().unwrap_or_default().trim_start_matches("./");
+                (!document.is_empty() && uri.ends_with(document)).then(|| pointer.clone())
+            }
+            inner => place_of(inner, uri, pointer),
+        };
+        pointer.truncate(length);
+        found
+    };
+    match schema {
+        Value::Object(map) => map.iter().find_map(|(name, inner)| enter(name, inner)),
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, inner)| enter(&index.to_string(), inner)),
+        _ => None,
     }
 }

@@ -6,3 +6,42 @@ pub mod args;
 pub mod json;
 pub mod rank;
 pub mod schema;
+
+mod event;
+mod failure;
+mod finish;
+mod ids;
+mod message;
+mod name;
+mod next;
+mod output;
+mod project;
+mod record;
+mod spec;
+mod text;
+mod thread;
+mod transcript;
+mod usage;
+mod words;
+
+pub use event::{
+    ErrorBody, Event, EventKind, EventUsage, RuleMatch, Todo, TodoCounts, TodoStatus, EVENT_VERSION, is_event,
+};
+pub use failure::{ToolFailure, ToolFailureKind};
+pub use finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
+pub use ids::{ApprovalId, CallId, InvalidThreadId, RunId, Seq, ThreadId, Timestamp};
+pub use message::{ArgsState, Author, CallItem, Input, Item, Message, Part, ResultItem, Role, Side};
+pub use name::{InvalidToolName, ToolName};
+pub use next::{Action, Key};
+pub use output::ToolOutput;
+pub use project::project;
+pub use record::{
+    ApprovalAsk, CallOpening, CallOrigin, Decision, DecisionVerdict, Ending, Outcome, RECORD_VERSION, Record, RecordBody, RunCause,
+    RunLimits, Verdict,
+};
+pub use schema::Issue;
+pub use spec::{Annotations, ArgsExample, EnvNeed, OnInterrupt, ToolOrigin, ToolSpec};
+pub use text::{TRUNCATION_MARKER, bounded, cut};
+pub use thread::{Call, CallState, GatedArgs, Misfit, Run, Thread};
+pub use transcript::{Transcript, Unbalanced};
+pub use usage::Usage;

@@ -1,0 +1,293 @@
+//! What is outstanding: the decisions of the core.
+//!
+//! [`Thread::next`] is level-triggered: it gives every outstanding action, however often it is asked, each under a stable
+//! [`Key`]. Whoever drives the thread starts those that are not in flight. Actions that need nobody from outside have their
+//! record at once ([`Thread::record_for`]).
+
+use std::sync::Arc;
+
+use crate::failure::ToolFailure;
+use crate::finish::{FinishReason, GuardrailTrip, StepFinish};
+use crate::ids::CallId;
+use crate::record::{CallOrigin, Ending, Outcome, RecordBody, RunCause};
+use crate::thread::{Call, CallState, Thread};
+
+/// The stable name of an action, by which a driver knows what it has in flight.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// The run's start.
+    StartRun,
+    /// The start of a step.
+    StartStep(u32),
+    /// The model call of a step.
+    Ask(u32),
+    /// A call at the gate.
+    Gate(CallId),
+    /// A call's body.
+    Execute(CallId),
+    /// A result for a call that will not run.
+    Settle(CallId),
+    /// The end of a step.
+    EndStep(u32),
+    /// The end of the run.
+    Finish,
+    /// The cancellation of what stands under a key.
+    Cancel(Box<Key>),
+}
+
+/// One outstanding action.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Action {
+    /// A run has to start, because calls were decided while none was active.
+    StartRun(RunCause),
+    /// A step has to start.
+    StartStep(u32),
+    /// The model has to be asked.
+    AskModel {
+        /// The step.
+        step: u32,
+    },
+    /// A call has to pass the gate.
+    Gate(CallId),
+    /// A call's body has to run.
+    Execute {
+        /// The call.
+        call: CallId,
+        /// A body of this call began before. Not in flight, that means: in a process that is gone.
+        begun: bool,
+    },
+    /// A call that will not run needs its result.
+    Settle {
+        /// The call.
+        call: CallId,
+        /// Why it will not run.
+        why: &'static str,
+    },
+    /// What stands under the key, if it is in flight, has to stop.
+    Cancel(Key),
+    /// The step has to end.
+    EndStep {
+        /// Its number.
+        step: u32,
+        /// How.
+        finish: StepFinish,
+    },
+    /// The run has to end.
+    Finish(FinishReason),
+}
+
+impl Action {
+    /// Its stable key.
+    pub fn key(&self) -> Key {
+        match self {
+            Self::StartRun(_) => Key::StartRun,
+            Self::StartStep(step) => Key::StartStep(*step),
+            Self::AskModel { step } => Key::Ask(*step),
+            Self::Gate(call) => Key::Gate(call.clone()),
+            Self::Execute { call, .. } => Key::Execute(call.clone()),
+            Self::Settle { call, .. } => Key::Settle(call.clone()),
+            Self::Cancel(key) => Key::Cancel(Box::new(key.clone())),
+            Self::EndStep { step, .. } => Key::EndStep(*step),
+            Self::Finish(_) => Key::Finish,
+        }
+    }
+}
+
+impl Thread {
+    /// Every outstanding action. Empty when the thread rests: no run is active, or somebody has to decide.
+    pub fn next(&self) -> Vec<Action> {
+        if self.blocked_by.is_some() {
+            return Vec::new();
+        }
+        let Some(run) = &self.run else {
+            let decided = self.open_calls().any(|call| matches!(call.state, CallState::Decided(..)));
+            return if decided { vec![Action::StartRun(RunCause::Decision)] } else { Vec::new() };
+        };
+        if let Some(ending) = &run.ending {
+            return self.wind_down(ending);
+        }
+        if let Some(step) = self.step.as_ref().filter(|step| !step.replied) {
+            return vec![Action::AskModel { step: step.number }];
+        }
+        if !self.turn.is_empty() {
+            return self.move_calls(run.limits.tool_concurrency);
+        }
+        if let Some(step) = &self.step {
+            return vec![Action::EndStep { step: step.number, finish: step_finish(step.finish.as_ref()) }];
+        }
+        vec![self.go_on_or_finish()]
+    }
+
+    /// No call is open, no step is open: another step, or the end.
+    fn go_on_or_finish(&self) -> Action {
+        let Some(run) = &self.run else { return Action::Finish(FinishReason::Stop) };
+        if run.cause == RunCause::Invocation {
+            return Action::Finish(FinishReason::Stop);
+        }
+        if let Some(finish) = &run.last_finish {
+            let called = self.transcript.last().is_some_and(|message| message.results().next().is_some());
+            // Calls make the run go on whatever the reply's reason says, except where the reply was cut or withheld.
+            if !called || matches!(finish, FinishReason::Length | FinishReason::ContentFilter) {
+                return Action::Finish(finish.clone());
+            }
+        }
+        if run.limits.max_repeats.is_some_and(|max| self.repetition.count >= max) {
+            return Action::Finish(FinishReason::Guardrail);
+        }
+        if self.steps_taken >= run.limits.max_steps {
+            return Action::Finish(FinishReason::MaxSteps);
+        }
+        Action::StartStep(self.last_step + 1)
+    }
+
+    /// The calls of the open turn. Gates run one at a time in call order; bodies run side by side up to the limit.
+    fn move_calls(&self, limit: Option<u32>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let limit = limit.map_or(usize::MAX, |limit| limit as usize);
+        // With one slot a waiting call holds it, so that starts and ends alternate; with more it holds none.
+        let holds = |call: &Call| match call.state {
+            CallState::Cleared | CallState::Executing { .. } => true,
+            CallState::Asking(_) | CallState::Decided(..) => limit == 1,
+            CallState::Opened | CallState::Done => false,
+        };
+        let mut held = self.open_calls().filter(|call| holds(call)).count();
+        let mut gate_free = true;
+        let mut all_before_done = true;
+        let mut waiting = false;
+        for call in self.open_calls() {
+            let may_pass = all_before_done || !call.sequential;
+            match &call.state {
+                CallState::Opened => {
+                    if gate_free && may_pass && held < limit {
+                        actions.push(Action::Gate(call.id.clone()));
+                        held += 1;
+                    }
+                    // One gate at a time, in call order.
+                    gate_free = false;
+                }
+                CallState::Decided(..) => {
+                    if gate_free {
+                        actions.push(Action::Gate(call.id.clone()));
+                    }
+                    gate_free = false;
+                }
+                CallState::Cleared => actions.push(Action::Execute { call: call.id.clone(), begun: false }),
+                CallState::Executing { .. } => actions.push(Action::Execute { call: call.id.clone(), begun: true }),
+                CallState::Asking(_) => waiting = true,
+                CallState::Done => {}
+            }
+            if !matches!(call.state, CallState::Done) {
+                all_before_done = false;
+                if call.sequential {
+                    // A barrier both ways: nothing later starts.
+                    break;
+                }
+            }
+        }
+        if actions.is_empty() && waiting {
+            // Nothing can move before somebody decides.
+            return match &self.step {
+                Some(step) => vec![Action::EndStep { step: step.number, finish: StepFinish::AwaitingApproval }],
+                None => vec![Action::Finish(FinishReason::AwaitingApproval)],
+            };
+        }
+        actions
+    }
+
+    /// The run has to end early: what has not begun gets its result, what runs is told to stop, and then the end.
+    fn wind_down(&self, ending: &Ending) -> Vec<Action> {
+        let why = match ending {
+            Ending::Aborted { .. } => "the run was aborted before the call started",
+            Ending::Error { .. } => "the run failed before the call started",
+            Ending::Guardrail { .. } => "a guardrail ended the run before the call started",
+        };
+        let mut actions = Vec::new();
+        if let Some(step) = self.step.as_ref().filter(|step| !step.replied) {
+            actions.push(Action::Cancel(Key::Ask(step.number)));
+        }
+        for call in self.open_calls() {
+            match call.state {
+                CallState::Executing { .. } => {
+                    actions.push(Action::Cancel(Key::Execute(call.id.clone())));
+                    actions.push(Action::Execute { call: call.id.clone(), begun: true });
+                }
+                CallState::Done => {}
+                _ => actions.push(Action::Settle { call: call.id.clone(), why }),
+            }
+        }
+        if !self.turn.is_empty() {
+            return actions;
+        }
+        let (step_finish, finish) = match ending {
+            Ending::Aborted { .. } => (StepFinish::Aborted, FinishReason::Aborted),
+            Ending::Error { .. } => (StepFinish::Error, FinishReason::Error),
+            Ending::Guardrail { .. } => (StepFinish::Other(Arc::from("guardrail")), FinishReason::Guardrail),
+        };
+        match &self.step {
+            Some(step) => actions.push(Action::EndStep { step: step.number, finish: step_finish }),
+            None => actions.push(Action::Finish(finish)),
+        }
+        actions
+    }
+
+    /// The record of an action that needs nobody from outside; `None` for the others.
+    pub fn record_for(&self, action: &Action) -> Option<RecordBody> {
+        match action {
+            Action::StartStep(step) => Some(RecordBody::StepStarted { step: *step }),
+            Action::EndStep { step, finish } => {
+                let usage = self.step.as_ref().and_then(|open| open.usage);
+                Some(RecordBody::StepDone { step: *step, finish: finish.clone(), usage })
+            }
+            Action::Settle { call, why } => {
+                let call = self.call(call)?;
+                let mut failure = ToolFailure::not_run(&*call.tool, why);
+                failure.tool_call_id = Some(call.id.to_string());
+                Some(RecordBody::CallDone {
+                    call: call.id.clone(),
+                    tool: Arc::clone(&call.tool),
+                    outcome: Outcome::failed(failure),
+                    duration_ms: call.started_at.map(|_| 0),
+                    replaced_by: None,
+                    fatal: None,
+                })
+            }
+            Action::Finish(finish) => self.run_done(finish),
+            _ => None,
+        }
+    }
+
+    fn run_done(&self, finish: &FinishReason) -> Option<RecordBody> {
+        let run = self.run.as_ref()?;
+        let ending = match (&run.ending, finish) {
+            (Some(ending), _) => Some(ending.clone()),
+            (None, FinishReason::Guardrail) => Some(Ending::Guardrail {
+                trip: GuardrailTrip {
+                    name: "repeated-call".to_owned(),
+                    kind: "tool".to_owned(),
+                    reason: format!("the same call gave the same result {} times in a row", self.repetition.count),
+                    tool_name: None,
+                },
+            }),
+            _ => None,
+        };
+        let failed = *finish == FinishReason::Error;
+        Some(RecordBody::RunDone {
+            finish: finish.clone(),
+            text: if failed { Arc::from("") } else { Arc::clone(&run.text) },
+            usage: if failed { None } else { run.usage },
+            model_calls: run.model_calls,
+            ending,
+        })
+    }
+
+    /// Whether a call's result goes to a model.
+    pub fn is_model_call(&self, call: &CallId) -> bool {
+        self.call(call).is_some_and(|call| call.origin == CallOrigin::Model)
+    }
+}
+
+/// A step's reason: the model's own. Calls make it `tool_calls`.
+fn step_finish(finish: Option<&FinishReason>) -> StepFinish {
+    finish.map_or(StepFinish::Stop, |finish| StepFinish::from_word(finish.as_str()))
+}

@@ -1,0 +1,173 @@
+//! From records to events: the one table of the public catalogue (sdk-runtime 15, 16).
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::event::{ErrorBody, EventKind, EventUsage};
+use crate::failure::ToolFailureKind;
+use crate::finish::Failure;
+use crate::message::Item;
+use crate::record::{Ending, Outcome, Record, RecordBody, Verdict};
+
+impl From<&Failure> for ErrorBody {
+    fn from(failure: &Failure) -> Self {
+        Self { name: failure.name.clone(), message: failure.message.clone(), code: failure.code.clone() }
+    }
+}
+
+/// Gated arguments as a value; `{}` where they could not be read (sdk-tools 4.1/6).
+fn args_value(arguments: Option<&Arc<str>>) -> Value {
+    arguments.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| Value::Object(Map::new()))
+}
+
+/// The events of a record, in order. A whole reply projects to its deltas too, so that a reader of the journal alone sees
+/// the same shape as one who watched; a live subscription leaves out what it has delivered.
+///
+/// | record | events |
+/// |---|---|
+/// | `run.started` | `run.start` |
+/// | `step.started` | `step.start` |
+/// | `model.replied` | `reasoning.*`, `text.delta`, `text.done` |
+/// | `call.gated` | `tool.start` or `tool.resume`, then `approval.requested` if it asks, `guardrail.tripped` if it ends the run |
+/// | `call.executing`, from the second attempt | `tool.start` anew |
+/// | `call.done` | `tool.done` or `tool.error`, then the call's own events; nothing for a call that never started |
+/// | `step.done` | `step.done` |
+/// | `run.done` | `error` if it failed, `guardrail.tripped` if a repetition ended it, then `run.done` |
+/// | others | none |
+pub fn project(record: &Record) -> Vec<EventKind> {
+    match &record.body {
+        RecordBody::RunStarted { agent, .. } => vec![EventKind::RunStart { agent_name: Arc::clone(agent), agent_id: None }],
+        RecordBody::StepStarted { step } => vec![EventKind::StepStart { step: *step }],
+        RecordBody::ModelReplied { message, usage, .. } => {
+            let mut events = Vec::new();
+            if let Some(reasoning) = message.reasoning_of() {
+                events.push(EventKind::ReasoningStart {});
+                if !reasoning.is_empty() {
+                    events.push(EventKind::ReasoningDelta { text: reasoning.clone() });
+                }
+                events.push(EventKind::ReasoningDone { text: reasoning, tokens: usage.and_then(|usage| usage.reasoning_tokens) });
+            }
+            if message.items.iter().any(|item| matches!(item, Item::Text { text } if !text.is_empty())) {
+                let text = message.text_of();
+                events.push(EventKind::TextDelta { text: text.clone() });
+                events.push(EventKind::TextDone { text });
+            }
+            events
+        }
+        RecordBody::CallGated { call, tool, arguments, repairs, resumed, parent, verdict, .. } => {
+            let args = args_value(arguments.as_ref());
+            let mut events = Vec::with_capacity(2);
+            events.push(if *resumed {
+                EventKind::ToolResume { tool_call_id: call.clone(), tool_name: Arc::clone(tool), args: args.clone() }
+            } else {
+                EventKind::ToolStart {
+                    tool_call_id: call.clone(),
+                    tool_name: Arc::clone(tool),
+                    args: args.clone(),
+                    repairs: repairs.clone(),
+                    executed_by: None,
+                    parent_tool_call_id: parent.clone(),
+                }
+            });
+            match verdict {
+                Verdict::Ask(ask) => {
+                    let detail = |key: &str| ask.detail.as_ref().and_then(|detail| detail.get(key)).cloned();
+                    events.push(EventKind::ApprovalRequested {
+                        approval_id: ask.approval.clone(),
+                        tool_call_id: call.clone(),
+                        tool_name: Arc::clone(tool),
+                        args,
+                        reason: ask.reason.clone(),
+                        approval_kind: detail("kind").and_then(|kind| kind.as_str().map(str::to_owned)),
+                        question: detail("question"),
+                        sign_in: detail("signIn"),
+                    });
+                }
+                Verdict::EndRun { ending } => events.extend(tripped(ending)),
+                _ => {}
+            }
+            events
+        }
+        RecordBody::CallExecuting { call, tool, attempt, arguments } if *attempt > 1 => vec![EventKind::ToolStart {
+            tool_call_id: call.clone(),
+            tool_name: Arc::clone(tool),
+            args: args_value(arguments.as_ref()),
+            repairs: Vec::new(),
+            executed_by: None,
+            parent_tool_call_id: None,
+        }],
+        RecordBody::CallDone { call, tool, outcome, duration_ms, replaced_by, .. } => {
+            let Some(duration_ms) = *duration_ms else { return Vec::new() };
+            match outcome {
+                Outcome::Done { output } => {
+                    let mut events = vec![EventKind::ToolDone {
+                        tool_call_id: call.clone(),
+                        tool_name: Arc::clone(tool),
+                        result: output.shown(),
+                        duration_ms,
+                        replaced_by_hook: replaced_by.clone(),
+                        executed_by: None,
+                    }];
+                    events.extend(output.events().iter().cloned());
+                    events
+                }
+                Outcome::Failed { failure } => vec![EventKind::ToolError {
+                    tool_call_id: call.clone(),
+                    tool_name: Arc::clone(tool),
+                    error: ErrorBody { name: failure.error.clone(), message: failure.message.clone(), code: code_of(&failure.kind) },
+                    duration_ms,
+                }],
+            }
+        }
+        RecordBody::StepDone { step, finish, usage } => vec![EventKind::StepDone {
+            step: *step,
+            finish_reason: finish.clone(),
+            usage: usage.as_ref().map(|usage| EventUsage::of(usage, None)),
+        }],
+        RecordBody::RunDone { finish, text, usage, model_calls, ending } => {
+            let mut events = Vec::new();
+            let mut abort_reason = None;
+            match ending {
+                Some(Ending::Error { failure }) => events.push(EventKind::Error { error: failure.into() }),
+                Some(Ending::Aborted { reason }) => abort_reason = Some(reason.clone()),
+                // A tool's guardrail was told with its call; this one belongs to no call.
+                Some(ending @ Ending::Guardrail { trip }) if trip.tool_name.is_none() => events.extend(tripped(ending)),
+                _ => {}
+            }
+            events.push(EventKind::RunDone {
+                finish_reason: finish.clone(),
+                text: Arc::clone(text),
+                abort_reason,
+                usage: usage.as_ref().map(|usage| EventUsage::of(usage, Some(*model_calls))),
+                object: None,
+            });
+            events
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn tripped(ending: &Ending) -> Option<EventKind> {
+    match ending {
+        Ending::Guardrail { trip } => Some(EventKind::GuardrailTripped {
+            name: trip.name.clone(),
+            kind: trip.kind.clone(),
+            reason: trip.reason.clone(),
+            tool_name: trip.tool_name.clone(),
+            info: None,
+        }),
+        _ => None,
+    }
+}
+
+/// The stable code of a failed call (sdk-tools 33.2).
+fn code_of(kind: &ToolFailureKind) -> Option<String> {
+    let code = match kind {
+        ToolFailureKind::Execution | ToolFailureKind::Mcp | ToolFailureKind::Sandbox => "TOOLWRIGHT_TOOL_EXECUTION_FAILED",
+        ToolFailureKind::Validation => "TOOLWRIGHT_TOOL_ARGS_INVALID",
+        ToolFailureKind::NotFound => "TOOLWRIGHT_TOOL_NOT_FOUND",
+        _ => return None,
+    };
+    Some(code.to_owned())
+}

@@ -1,0 +1,453 @@
+//! Records: the journal of a thread. State is the fold of its records; everything else is a view of them.
+//!
+//! A record carries its time and everything a view needs, so that projecting it asks nobody. Kinds are added, never
+//! changed; a kind this version does not know is kept whole, and the thread then does not move.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::args::RepairNote;
+use crate::failure::ToolFailure;
+use crate::finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
+use crate::ids::{ApprovalId, CallId, RunId, Seq, ThreadId, Timestamp};
+use crate::message::Message;
+use crate::output::ToolOutput;
+use crate::usage::Usage;
+use crate::words::words;
+
+/// The layout version of records this crate writes.
+pub const RECORD_VERSION: u32 = 1;
+
+/// One entry of a thread's journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its position.
+    pub seq: Seq,
+    /// When it was written.
+    pub at: Timestamp,
+    /// The run it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// What happened.
+    #[serde(flatten)]
+    pub body: RecordBody,
+}
+
+words! {
+    /// What started a run.
+    RunCause {
+        /// New input.
+        Input = "input",
+        /// A decision on a waiting call.
+        Decision = "decision",
+        /// Somebody asked an interrupted or waiting thread to go on.
+        Resume = "resume",
+        /// A client called a tool directly.
+        Invocation = "invocation",
+    }
+}
+
+words! {
+    /// What asked for a call.
+    CallOrigin {
+        /// A model's turn.
+        Model = "model",
+        /// A script.
+        Script = "script",
+        /// A queue.
+        Queue = "queue",
+        /// Another tool or the application.
+        Invocation = "invocation",
+        /// A handoff.
+        Handoff = "handoff",
+        /// A node of a flow.
+        Flow = "flow",
+        /// A client: command line, HTTP, MCP.
+        Client = "client",
+    }
+}
+
+/// A call enters the tree of calls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallOpening {
+    /// Its id.
+    pub call: CallId,
+    /// The tool's name, resolved where it could be.
+    pub tool: Arc<str>,
+    /// What asked for it.
+    pub origin: CallOrigin,
+    /// The call whose body opened it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<CallId>,
+    /// The arguments as written. Absent for a model's call, whose message has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Arc<str>>,
+    /// Whether the call is a barrier in its batch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sequential: bool,
+}
+
+/// What the gate found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The call may run.
+    Run,
+    /// Somebody has to decide first.
+    Ask(ApprovalAsk),
+    /// The call gets this failure and does not run.
+    Refuse {
+        /// The failure.
+        failure: Arc<ToolFailure>,
+    },
+    /// A hook supplied the result; the body does not run.
+    Answer {
+        /// The result.
+        output: Arc<ToolOutput>,
+    },
+    /// The run ends: a guardrail, or a stage that failed in a way that ends runs.
+    EndRun {
+        /// How.
+        ending: Ending,
+    },
+}
+
+/// What a pending decision is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalAsk {
+    /// The decision's id.
+    pub approval: ApprovalId,
+    /// Why it is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When the question lapses; a later approval counts as a refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Kind-specific detail: a question with options, a sign-in address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Value>,
+}
+
+/// Why a run ends before the model is done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ending", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Ending {
+    /// Stopped from outside.
+    Aborted {
+        /// Why.
+        reason: AbortReason,
+    },
+    /// Something failed.
+    Error {
+        /// What.
+        failure: Failure,
+    },
+    /// A guardrail.
+    Guardrail {
+        /// Which.
+        trip: GuardrailTrip,
+    },
+}
+
+/// What was decided about a waiting call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// Yes or no.
+    pub verdict: DecisionVerdict,
+    /// What the decider wants to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Who decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// The decision itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum DecisionVerdict {
+    /// The call may run as it was shown.
+    Approve,
+    /// The call may run with these arguments instead: compact JSON text, read and validated like any other.
+    ApproveEdited {
+        /// The new arguments.
+        arguments: Arc<str>,
+    },
+    /// The call does not run.
+    Reject,
+}
+
+impl Decision {
+    /// The call may run as shown.
+    pub fn approve() -> Self {
+        Self { verdict: DecisionVerdict::Approve, note: None, by: None }
+    }
+
+    /// The call may run with other arguments.
+    pub fn approve_with(arguments: impl Into<Arc<str>>) -> Self {
+        Self { verdict: DecisionVerdict::ApproveEdited { arguments: arguments.into() }, note: None, by: None }
+    }
+
+    /// The call does not run.
+    pub fn reject() -> Self {
+        Self { verdict: DecisionVerdict::Reject, note: None, by: None }
+    }
+
+    /// With a note for the model.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+
+    /// Who decided.
+    #[must_use]
+    pub fn by(mut self, by: impl Into<String>) -> Self {
+        self.by = Some(by.into());
+        self
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// With a result.
+    Done {
+        /// The result.
+        output: Arc<ToolOutput>,
+    },
+    /// With a failure.
+    Failed {
+        /// The failure.
+        failure: Arc<ToolFailure>,
+    },
+}
+
+impl Outcome {
+    /// A failure.
+    pub fn failed(failure: ToolFailure) -> Self {
+        Self::Failed { failure: Arc::new(failure) }
+    }
+
+    /// A result.
+    pub fn done(output: ToolOutput) -> Self {
+        Self::Done { output: Arc::new(output) }
+    }
+}
+
+/// What happened. Serialised with the tag `kind`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+#[non_exhaustive]
+pub enum RecordBody {
+    /// The thread came to be.
+    #[serde(rename = "thread.opened", rename_all = "camelCase")]
+    ThreadOpened {
+        /// Its id.
+        thread: ThreadId,
+        /// The layout version of its records.
+        version: u32,
+        /// The agent it was opened with.
+        agent: Arc<str>,
+        /// The thread it is a child of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<ThreadId>,
+    },
+    /// A run began.
+    #[serde(rename = "run.started", rename_all = "camelCase")]
+    RunStarted {
+        /// What started it.
+        cause: RunCause,
+        /// The agent's name.
+        agent: Arc<str>,
+        /// Its limits.
+        limits: RunLimits,
+        /// Who it acts for; never part of an event.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        principal: Option<Value>,
+        /// The application's own data.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        metadata: Map<String, Value>,
+    },
+    /// A message that no model wrote joined the transcript.
+    #[serde(rename = "message.added", rename_all = "camelCase")]
+    MessageAdded {
+        /// The message.
+        message: Arc<Message>,
+    },
+    /// A step began.
+    #[serde(rename = "step.started", rename_all = "camelCase")]
+    StepStarted {
+        /// Its number, from 1, counted over pauses.
+        step: u32,
+    },
+    /// The model replied. Never asked for again (invariant 3).
+    #[serde(rename = "model.replied", rename_all = "camelCase")]
+    ModelReplied {
+        /// The step.
+        step: u32,
+        /// The reply; its calls carry our ids.
+        message: Arc<Message>,
+        /// Its calls, as they enter the tree.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<CallOpening>,
+        /// How the reply ended.
+        finish: FinishReason,
+        /// What it used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        /// The model that replied.
+        model: Arc<str>,
+    },
+    /// The model could not reply.
+    #[serde(rename = "model.failed", rename_all = "camelCase")]
+    ModelFailed {
+        /// The step.
+        step: u32,
+        /// Why.
+        failure: Failure,
+    },
+    /// A call that is not part of a model's reply entered the tree.
+    #[serde(rename = "call.opened")]
+    CallOpened(CallOpening),
+    /// A call passed the gate, one way or another.
+    #[serde(rename = "call.gated", rename_all = "camelCase")]
+    CallGated {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// The arguments that hooks, rules and people saw and that run: compact JSON. Absent if they could not be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Arc<str>>,
+        /// SHA-256 of `arguments`, in hexadecimal; a decision is bound to it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sha256: Option<Arc<str>>,
+        /// What was repaired.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        repairs: Vec<RepairNote>,
+        /// Whether this was the gate after a decision.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        resumed: bool,
+        /// The call that opened this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<CallId>,
+        /// Whether the tool says that it only reads.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        read_only: bool,
+        /// What the gate found.
+        #[serde(flatten)]
+        verdict: Verdict,
+    },
+    /// Somebody decided about a waiting call.
+    #[serde(rename = "call.decided", rename_all = "camelCase")]
+    CallDecided {
+        /// The decision's id.
+        approval: ApprovalId,
+        /// The call.
+        call: CallId,
+        /// The hash of the arguments it was about.
+        sha256: Arc<str>,
+        /// What was decided.
+        decision: Decision,
+    },
+    /// A body is about to begin; durable before it does (invariant 3).
+    #[serde(rename = "call.executing", rename_all = "camelCase")]
+    CallExecuting {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// From 1; more than 1 after an interruption.
+        attempt: u32,
+        /// On a later attempt: the arguments, so that `tool.start` can be shown anew.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Arc<str>>,
+    },
+    /// A call's one result. Never produced again (invariant 3).
+    #[serde(rename = "call.done", rename_all = "camelCase")]
+    CallDone {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// How it ended.
+        #[serde(flatten)]
+        outcome: Outcome,
+        /// Milliseconds since its start; absent if it never started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duration_ms: Option<u64>,
+        /// The hook that replaced the result.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaced_by: Option<String>,
+        /// The failure that ends the run with it, if the tool propagated one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fatal: Option<Failure>,
+    },
+    /// A step ended.
+    #[serde(rename = "step.done", rename_all = "camelCase")]
+    StepDone {
+        /// Its number.
+        step: u32,
+        /// How.
+        finish: StepFinish,
+        /// What its model call used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// Somebody asked the run to stop.
+    #[serde(rename = "run.cancelled", rename_all = "camelCase")]
+    RunCancelled {
+        /// Why.
+        reason: AbortReason,
+    },
+    /// A run ended, once.
+    #[serde(rename = "run.done", rename_all = "camelCase")]
+    RunDone {
+        /// How.
+        finish: FinishReason,
+        /// The final reply.
+        text: Arc<str>,
+        /// What all model calls used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        /// How many model calls there were.
+        model_calls: u32,
+        /// Why it ended early.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ending: Option<Ending>,
+    },
+    /// A kind this version does not know, kept whole.
+    #[serde(untagged)]
+    Unknown(Value),
+}
+
+/// The limits of a run, fixed at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunLimits {
+    /// Model calls, pauses included.
+    pub max_steps: u32,
+    /// Bodies side by side; `None` is unbounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_concurrency: Option<u32>,
+    /// How often the same call may give the same result in a row before the run is stopped; `None` is never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_repeats: Option<u32>,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self { max_steps: 10, tool_concurrency: None, max_repeats: Some(5) }
+    }
+}
+

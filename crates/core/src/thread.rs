@@ -1,0 +1,575 @@
+//! A thread's state: the fold of its records. What should happen next is in `next.rs`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Map;
+
+use crate::failure::ToolFailureKind;
+use crate::finish::{AbortReason, FinishReason};
+use crate::ids::{ApprovalId, CallId, RunId, Seq, ThreadId, Timestamp};
+use crate::message::{Author, CallItem, Item, Message, Part, ResultItem};
+use crate::record::{
+    ApprovalAsk, CallOpening, CallOrigin, Decision, Ending, Outcome, Record, RecordBody, RunCause, RunLimits, Verdict,
+};
+use crate::transcript::Transcript;
+use crate::usage::Usage;
+
+/// Why a record does not fit the journal it is applied to. A store that hands one out is broken; the thread does not move on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record {seq} ({kind}) does not fit the journal: {problem}")]
+pub struct Misfit {
+    /// Its position.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// Where a call stands.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CallState {
+    /// Waits for its turn at the gate.
+    Opened,
+    /// Passed the gate, waits for its body to begin.
+    Cleared,
+    /// Somebody has to decide.
+    Asking(ApprovalAsk),
+    /// Decided; the gate runs once more.
+    Decided(ApprovalAsk, Decision),
+    /// The body began, perhaps in a process that is gone.
+    Executing {
+        /// From 1.
+        attempt: u32,
+    },
+    /// Has its one result.
+    Done,
+}
+
+/// A call of the open turn, or of an invocation.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its id.
+    pub id: CallId,
+    /// The tool's name.
+    pub tool: Arc<str>,
+    /// What asked for it.
+    pub origin: CallOrigin,
+    /// The call that opened it.
+    pub parent: Option<CallId>,
+    /// The arguments as written.
+    pub written: Arc<str>,
+    /// The call item of the model's message.
+    pub item: Option<CallItem>,
+    /// Whether it is a barrier in its batch.
+    pub sequential: bool,
+    /// Where it stands.
+    pub state: CallState,
+    /// The arguments that the gate let pass, with their hash.
+    pub gated: Option<GatedArgs>,
+    /// When the gate first let its start be seen.
+    pub started_at: Option<Timestamp>,
+    /// How often a decision was asked for.
+    pub asked: u32,
+    /// The decision that let it run, once there was one.
+    pub decision: Option<Decision>,
+    result: Option<Outcome>,
+}
+
+impl Call {
+    /// Its result, once there is one.
+    pub fn result(&self) -> Option<&Outcome> {
+        self.result.as_ref()
+    }
+
+    /// The pending decision, if the call waits for one.
+    pub fn asking(&self) -> Option<&ApprovalAsk> {
+        match &self.state {
+            CallState::Asking(ask) => Some(ask),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.state, CallState::Done)
+    }
+}
+
+/// Arguments the gate let pass: compact JSON text and its SHA-256.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatedArgs {
+    /// Compact JSON.
+    pub text: Arc<str>,
+    /// SHA-256 of the text, in hexadecimal.
+    pub sha256: Arc<str>,
+}
+
+/// A run that has not ended.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// What started it.
+    pub cause: RunCause,
+    /// The agent's name.
+    pub agent: Arc<str>,
+    /// Its limits.
+    pub limits: RunLimits,
+    /// Who it acts for.
+    pub principal: Option<serde_json::Value>,
+    /// The application's own data.
+    pub metadata: Map<String, serde_json::Value>,
+    /// What its model calls used.
+    pub usage: Option<Usage>,
+    /// How many model calls there were.
+    pub model_calls: u32,
+    /// Set once it has to end before the model is done.
+    pub ending: Option<Ending>,
+    /// The last reply of its model, if its calls did not make the run go on.
+    pub(crate) last_finish: Option<FinishReason>,
+    /// The last reply's text.
+    pub(crate) text: Arc<str>,
+    /// Bodies begun in this run, per tool.
+    pub(crate) calls_per_tool: HashMap<Arc<str>, u32>,
+    /// Calls of this run whose body asked for another try, per tool.
+    pub(crate) retries_per_tool: HashMap<Arc<str>, u32>,
+}
+
+/// The step that is open: its start has a record, its end has none.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OpenStep {
+    pub(crate) number: u32,
+    pub(crate) replied: bool,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) finish: Option<FinishReason>,
+}
+
+/// The last call that ended, and how often it ended that way in a row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Repetition {
+    what: Option<(Arc<str>, Arc<str>, Outcome)>,
+    pub(crate) count: u32,
+}
+
+/// A thread: the fold of its journal.
+///
+/// [`Thread::apply`] folds one record in; [`Thread::next`] says what is outstanding.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    pub(crate) id: Option<ThreadId>,
+    pub(crate) head: Seq,
+    pub(crate) transcript: Transcript,
+    pub(crate) run: Option<Run>,
+    pub(crate) step: Option<OpenStep>,
+    /// Steps taken since the last new input: what `max_steps` counts, pauses included.
+    pub(crate) steps_taken: u32,
+    /// The last step number.
+    pub(crate) last_step: u32,
+    /// The open turn: its calls in order. Empty when every call has its result in the transcript.
+    pub(crate) turn: Vec<CallId>,
+    pub(crate) calls: HashMap<CallId, Call>,
+    used_ids: HashSet<CallId>,
+    pub(crate) repetition: Repetition,
+    pub(crate) blocked_by: Option<String>,
+}
+
+impl Thread {
+    /// A thread without records.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Its id, once it was opened.
+    pub fn id(&self) -> Option<&ThreadId> {
+        self.id.as_ref()
+    }
+
+    /// The position of the last record applied.
+    pub fn head(&self) -> Seq {
+        self.head
+    }
+
+    /// What a model would be sent; always balanced when no turn is open (invariant 2).
+    pub fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    /// The run that has not ended.
+    pub fn run(&self) -> Option<&Run> {
+        self.run.as_ref()
+    }
+
+    /// The calls of the open turn, in order.
+    pub fn open_calls(&self) -> impl Iterator<Item = &Call> {
+        self.turn.iter().filter_map(|id| self.calls.get(id))
+    }
+
+    /// A call of the open turn.
+    pub fn call(&self, id: &CallId) -> Option<&Call> {
+        self.calls.get(id)
+    }
+
+    /// Decisions that somebody has to make.
+    pub fn pending(&self) -> impl Iterator<Item = (&Call, &ApprovalAsk)> {
+        self.open_calls().filter_map(|call| call.asking().map(|ask| (call, ask)))
+    }
+
+    /// The number of the open or last step.
+    pub fn step(&self) -> u32 {
+        self.last_step
+    }
+
+    /// The unknown kind of record that keeps this thread from moving, if there is one.
+    pub fn blocked_by(&self) -> Option<&str> {
+        self.blocked_by.as_deref()
+    }
+
+    /// How many bodies of `tool` began in this run.
+    pub fn calls_in_run(&self, tool: &str) -> u32 {
+        self.run.as_ref().and_then(|run| run.calls_per_tool.get(tool)).copied().unwrap_or(0)
+    }
+
+    /// How often `tool` asked for another try in this run.
+    pub fn retries_in_run(&self, tool: &str) -> u32 {
+        self.run.as_ref().and_then(|run| run.retries_per_tool.get(tool)).copied().unwrap_or(0)
+    }
+
+    /// Gives every call of a reply an id that is unique in this thread: the provider's where it sent a usable one that is
+    /// still free, otherwise the same with a suffix, otherwise one made from the step and the position.
+    ///
+    /// Deterministic, so a replay gives the same ids (field reports ).
+    pub fn assign_ids(&self, step: u32, items: &mut [Item]) {
+        let mut taken: HashSet<CallId> = HashSet::new();
+        let mut position = 0u32;
+        for item in items {
+            let Item::ToolCall(call) = item else { continue };
+            position += 1;
+            let given = call.provider_id.as_deref().map(str::trim).filter(|id| !id.is_empty());
+            let base = given.map_or_else(|| format!("call_{step}_{position}"), str::to_owned);
+            let mut id = CallId::new(base.as_str());
+            let mut round = 0u32;
+            while taken.contains(&id) || self.used_ids.contains(&id) {
+                round += 1;
+                id = CallId::new(format!("{base}_d{round}"));
+            }
+            taken.insert(id.clone());
+            call.call_id = id;
+        }
+    }
+
+    /// Folds one record in. Nothing changes if it does not fit.
+    pub fn apply(&mut self, record: &Record) -> Result<(), Misfit> {
+        let misfit = |problem: &str| Misfit { seq: record.seq, kind: kind_of(&record.body), problem: problem.to_owned() };
+        if record.seq != self.head.next() {
+            return Err(misfit(&format!("the journal ends at {}, so {} is expected", self.head, self.head.next())));
+        }
+        if self.blocked_by.is_none() {
+            self.fold(record).map_err(|problem| misfit(&problem))?;
+        }
+        self.head = record.seq;
+        Ok(())
+    }
+
+    fn fold(&mut self, record: &Record) -> Result<(), String> {
+        match &record.body {
+            RecordBody::ThreadOpened { thread, version, .. } => {
+                if self.head != Seq(0) {
+                    return Err("a thread is opened once, by its first record".to_owned());
+                }
+                if *version > crate::record::RECORD_VERSION {
+                    self.blocked_by = Some(format!("thread.opened of version {version}"));
+                }
+                self.id = Some(thread.clone());
+            }
+            RecordBody::RunStarted { cause, agent, limits, principal, metadata } => {
+                if self.run.is_some() {
+                    return Err("another run has not ended".to_owned());
+                }
+                let id = record.run.clone().ok_or("it names no run")?;
+                if matches!(cause, RunCause::Input | RunCause::Invocation) {
+                    if !self.turn.is_empty() {
+                        return Err("calls of the last turn have no result yet".to_owned());
+                    }
+                    self.steps_taken = 0;
+                    self.repetition = Repetition::default();
+                }
+                self.run = Some(Run {
+                    id,
+                    cause: cause.clone(),
+                    agent: Arc::clone(agent),
+                    limits: *limits,
+                    principal: principal.clone(),
+                    metadata: metadata.clone(),
+                    usage: None,
+                    model_calls: 0,
+                    ending: None,
+                    last_finish: None,
+                    text: Arc::from(""),
+                    calls_per_tool: HashMap::new(),
+                    retries_per_tool: HashMap::new(),
+                });
+            }
+            RecordBody::MessageAdded { message } => {
+                if !self.turn.is_empty() {
+                    return Err("a message may not stand between calls and their results".to_owned());
+                }
+                if message.results().next().is_some() || message.calls().next().is_some() {
+                    // A history brought along: it has to be balanced by itself, which the caller checked.
+                    for call in message.calls() {
+                        self.used_ids.insert(call.call_id.clone());
+                    }
+                }
+                self.transcript.push(Arc::clone(message));
+            }
+            RecordBody::StepStarted { step } => {
+                if self.step.is_some() {
+                    return Err("the last step has not ended".to_owned());
+                }
+                if !self.turn.is_empty() {
+                    return Err("calls of the last turn have no result yet".to_owned());
+                }
+                self.active_run()?.last_finish = None;
+                self.step = Some(OpenStep { number: *step, replied: false, usage: None, finish: None });
+                self.last_step = *step;
+                self.steps_taken += 1;
+            }
+            RecordBody::ModelReplied { step, message, calls, finish, usage, .. } => self.fold_reply(*step, message, calls, finish, usage.as_ref())?,
+            RecordBody::ModelFailed { failure, .. } => {
+                self.active_run()?.ending.get_or_insert(Ending::Error { failure: failure.clone() });
+            }
+            RecordBody::CallOpened(opening) => {
+                if self.used_ids.contains(&opening.call) {
+                    return Err(format!("the call {} was opened before", opening.call));
+                }
+                let written = opening.arguments.clone().unwrap_or_else(|| Arc::from("{}"));
+                self.open_call(opening, written, None);
+            }
+            RecordBody::CallGated { call, arguments, sha256, verdict, .. } => {
+                let asked = self.gated(call, arguments.as_ref().zip(sha256.as_ref()), verdict, record.at)?;
+                if let Some(ending) = asked {
+                    self.active_run()?.ending.get_or_insert(ending);
+                }
+            }
+            RecordBody::CallDecided { approval, call, sha256, decision } => {
+                let call = self.calls.get_mut(call).ok_or("no such call is open")?;
+                let CallState::Asking(ask) = &call.state else {
+                    return Err("the call waits for no decision".to_owned());
+                };
+                if ask.approval != *approval {
+                    return Err(format!("the call waits for the decision {}", ask.approval));
+                }
+                if call.gated.as_ref().is_none_or(|gated| gated.sha256 != *sha256) {
+                    return Err("the decision was about other arguments".to_owned());
+                }
+                call.state = CallState::Decided(ask.clone(), decision.clone());
+            }
+            RecordBody::CallExecuting { call, tool, attempt, .. } => {
+                let open = self.calls.get_mut(call).ok_or("no such call is open")?;
+                match open.state {
+                    CallState::Cleared if *attempt == 1 => {
+                        let run = self.run.as_mut().ok_or("no run is active")?;
+                        *run.calls_per_tool.entry(Arc::clone(tool)).or_insert(0) += 1;
+                    }
+                    CallState::Executing { attempt: before } if *attempt == before + 1 => open.started_at = Some(record.at),
+                    _ => return Err(format!("attempt {attempt} does not follow where the call stands")),
+                }
+                open.state = CallState::Executing { attempt: *attempt };
+            }
+            RecordBody::CallDone { call, tool, outcome, fatal, .. } => self.fold_result(call, tool, outcome, fatal.as_ref())?,
+            RecordBody::StepDone { step, .. } => {
+                if self.step.as_ref().is_none_or(|open| open.number != *step) {
+                    return Err("that step is not open".to_owned());
+                }
+                self.step = None;
+            }
+            RecordBody::RunCancelled { reason } => {
+                let reason: AbortReason = reason.clone();
+                self.active_run()?.ending.get_or_insert(Ending::Aborted { reason });
+            }
+            RecordBody::RunDone { .. } => {
+                if self.step.is_some() {
+                    return Err("a step has not ended".to_owned());
+                }
+                self.run.take().ok_or("no run is active")?;
+            }
+            RecordBody::Unknown(fields) => {
+                let kind = fields.get("kind").and_then(serde_json::Value::as_str).unwrap_or("without a kind");
+                self.blocked_by = Some(kind.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn active_run(&mut self) -> Result<&mut Run, String> {
+        self.run.as_mut().ok_or_else(|| "no run is active".to_owned())
+    }
+
+    fn open_call(&mut self, opening: &CallOpening, written: Arc<str>, item: Option<CallItem>) {
+        self.used_ids.insert(opening.call.clone());
+        self.turn.push(opening.call.clone());
+        self.calls.insert(
+            opening.call.clone(),
+            Call {
+                id: opening.call.clone(),
+                tool: Arc::clone(&opening.tool),
+                origin: opening.origin.clone(),
+                parent: opening.parent.clone(),
+                written,
+                item,
+                sequential: opening.sequential,
+                state: CallState::Opened,
+                gated: None,
+                started_at: None,
+                asked: 0,
+                decision: None,
+                result: None,
+            },
+        );
+    }
+
+    fn fold_reply(&mut self, step: u32, message: &Arc<Message>, calls: &[CallOpening], finish: &FinishReason, usage: Option<&Usage>) -> Result<(), String> {
+        let open = self.step.as_mut().filter(|open| open.number == step).ok_or("that step is not open")?;
+        if open.replied {
+            return Err("the model replied before".to_owned());
+        }
+        let mut items = message.calls();
+        for opening in calls {
+            let matches = items.next().is_some_and(|item| item.call_id == opening.call);
+            if !matches || self.used_ids.contains(&opening.call) {
+                return Err(format!("the call {} is not the next new one of the message", opening.call));
+            }
+        }
+        if items.next().is_some() {
+            return Err("a call of the message is not opened".to_owned());
+        }
+        open.replied = true;
+        open.usage = usage.copied();
+        open.finish = Some(finish.clone());
+        let run = self.run.as_mut().ok_or("no run is active")?;
+        run.model_calls += 1;
+        run.text = message.text_of().into();
+        run.last_finish = Some(finish.clone());
+        if let Some(usage) = usage {
+            run.usage = Some(run.usage.unwrap_or_default().plus(usage));
+        }
+        self.transcript.push(Arc::clone(message));
+        for (opening, item) in calls.iter().zip(message.calls()) {
+            self.open_call(opening, item.arguments.as_str().into(), Some(item.clone()));
+        }
+        Ok(())
+    }
+
+    fn gated(&mut self, call: &CallId, args: Option<(&Arc<str>, &Arc<str>)>, verdict: &Verdict, at: Timestamp) -> Result<Option<Ending>, String> {
+        let open = self.calls.get_mut(call).ok_or("no such call is open")?;
+        let decision = match &open.state {
+            CallState::Opened => None,
+            CallState::Decided(_, decision) => Some(decision.clone()),
+            // Asked again after an interruption: the body may have run, a person decides.
+            CallState::Executing { .. } if matches!(verdict, Verdict::Ask(_)) => None,
+            _ => return Err("the call does not stand before the gate".to_owned()),
+        };
+        if let Some((text, sha256)) = args {
+            open.gated = Some(GatedArgs { text: Arc::clone(text), sha256: Arc::clone(sha256) });
+        }
+        open.started_at.get_or_insert(at);
+        match verdict {
+            Verdict::Run => {
+                open.decision = decision;
+                open.state = CallState::Cleared;
+            }
+            Verdict::Ask(ask) => {
+                if open.gated.is_none() {
+                    return Err("a decision is asked for without arguments".to_owned());
+                }
+                open.asked += 1;
+                open.state = CallState::Asking(ask.clone());
+            }
+            // The result follows in a record of its own, directly after this one.
+            Verdict::Refuse { .. } | Verdict::Answer { .. } => {
+                open.decision = decision;
+                open.state = CallState::Cleared;
+            }
+            Verdict::EndRun { ending } => {
+                open.state = CallState::Cleared;
+                return Ok(Some(ending.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn fold_result(&mut self, id: &CallId, tool: &Arc<str>, outcome: &Outcome, fatal: Option<&crate::finish::Failure>) -> Result<(), String> {
+        let open = self.calls.get_mut(id).ok_or("no such call is open")?;
+        if open.is_done() {
+            return Err("the call has its result".to_owned());
+        }
+        let ran = matches!(open.state, CallState::Executing { .. });
+        open.state = CallState::Done;
+        open.result = Some(outcome.clone());
+        if let Some(gated) = open.gated.as_ref().filter(|_| ran) {
+            let what = (Arc::clone(tool), Arc::clone(&gated.text), outcome.clone());
+            if self.repetition.what.as_ref() == Some(&what) {
+                self.repetition.count += 1;
+            } else {
+                self.repetition = Repetition { what: Some(what), count: 1 };
+            }
+        }
+        if let (Some(run), Outcome::Failed { failure }) = (self.run.as_mut(), outcome)
+            && failure.retries_left.is_some()
+        {
+            *run.retries_per_tool.entry(Arc::clone(tool)).or_insert(0) += 1;
+        }
+        if let Some(failure) = fatal {
+            self.active_run()?.ending.get_or_insert(Ending::Error { failure: failure.clone() });
+        }
+        self.close_turn();
+        Ok(())
+    }
+
+    /// Once every call of the turn has its result, the results join the transcript as one message in call order.
+    fn close_turn(&mut self) {
+        if self.turn.iter().any(|id| self.calls.get(id).is_some_and(|call| !call.is_done())) {
+            return;
+        }
+        let mut items = Vec::new();
+        for id in std::mem::take(&mut self.turn) {
+            let Some(call) = self.calls.remove(&id) else { continue };
+            // Nested and direct calls have their results in the journal only: no model asked for them.
+            if call.origin != CallOrigin::Model {
+                continue;
+            }
+            items.push(Item::ToolResult(result_item(&call)));
+        }
+        if !items.is_empty() {
+            self.transcript.push(Arc::new(Message { author: Author::Tool, items, metadata: Map::new() }));
+        }
+    }
+}
+
+fn result_item(call: &Call) -> ResultItem {
+    let provider_id = call.item.as_ref().and_then(|item| item.provider_id.clone());
+    let (parts, failed): (Vec<Part>, Option<ToolFailureKind>) = match &call.result {
+        Some(Outcome::Done { output }) if output.parts().is_empty() => (vec![Part::Json { value: serde_json::Value::Null }], None),
+        Some(Outcome::Done { output }) => (output.parts().to_vec(), None),
+        Some(Outcome::Failed { failure }) => {
+            let value = serde_json::to_value(&**failure).unwrap_or_default();
+            (vec![Part::Json { value }], Some(failure.kind.clone()))
+        }
+        None => (Vec::new(), Some(ToolFailureKind::NotRun)),
+    };
+    let approved = call.decision.as_ref().is_some_and(|decision| !matches!(decision.verdict, crate::record::DecisionVerdict::Reject));
+    ResultItem { call_id: call.id.clone(), provider_id, tool_name: call.tool.to_string(), parts, failed, approved }
+}
+
+fn kind_of(body: &RecordBody) -> String {
+    serde_json::to_value(body).ok().and_then(|value| value.get("kind").and_then(|kind| kind.as_str().map(str::to_owned))).unwrap_or_default()
+}
+
+/// What a record says the decided call of `approval` may still learn: whether it waits.
+impl Thread {
+    /// The call that waits for `approval`.
+    pub fn waiting_for(&self, approval: &ApprovalId) -> Option<&Call> {
+        self.open_calls().find(|call| call.asking().is_some_and(|ask| ask.approval == *approval))
+    }
+}

@@ -114,7 +114,11 @@ impl Table {
         let mut groups: Vec<Group> = Vec::new();
         for group in source.group {
             let rows = group.ids().map(|(id, topic)| {
-                let tests = markers.remove(&id).map(|marked| marked.tests).unwrap_or_default();
+                let mut tests = markers.remove(&id).map(|marked| marked.tests).unwrap_or_default();
+                if group.whole.is_some() {
+                    // A section that is one rule may be cited by its first number too.
+                    tests.extend(markers.remove(&format!("{id}/1")).map(|marked| marked.tests).unwrap_or_default());
+                }
                 Row { state: states.remove(&id), tests, id, topic }
             });
             let rows: Vec<Row> = rows.collect();

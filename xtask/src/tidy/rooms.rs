@@ -13,7 +13,6 @@ const NOT_BELOW_CORE: &[&str] = &[
     "h2",
     "hyper",
     "hyper-util",
-    "jiff",
     "mio",
     "notify",
     "postgres",
@@ -31,6 +30,9 @@ const NOT_BELOW_CORE: &[&str] = &[
     "ureq",
     "walkdir",
 ];
+
+/// Crates that core may use only without a feature: crate, feature, what the feature would bring.
+const NOT_WITH: &[(&str, &str, &str)] = &[("jiff", "std", "the system's clock and time zones")];
 
 /// Who may depend on whom, in normal and build dependencies. A crate that is not here is refused until it is.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -104,20 +106,25 @@ const EVERYTHING: &[&str] = &[
     "toolwright-cli",
 ];
 
-/// Checks what `cargo tree` lists below core, one package a line.
+/// Checks what `cargo tree` lists below core: a package and its features on each line, with a `|` between.
 pub(super) fn core_dependencies(listing: &str) -> Vec<Violation> {
-    let mut found: Vec<Violation> = listing
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| NOT_BELOW_CORE.contains(name))
-        .map(|name| {
-            Violation::new(
-                "crates/core/Cargo.toml",
-                1,
-                format!("core's dependency tree holds `{name}`; take the dependency or its feature out (see `cargo tree -p toolwright-core -e normal -i {name}`)"),
-            )
-        })
-        .collect();
+    let mut found = Vec::new();
+    for line in listing.lines() {
+        let (package, features) = line.split_once('|').unwrap_or((line, ""));
+        let name = package.split_whitespace().next().unwrap_or_default();
+        let how = format!("(see `cargo tree -p toolwright-core -e normal -i {name}`)");
+        if NOT_BELOW_CORE.contains(&name) {
+            let say = format!("core's dependency tree holds `{name}`; take the dependency or its feature out {how}");
+            found.push(Violation::new("crates/core/Cargo.toml", 1, say));
+        }
+        for (_, feature, brings) in NOT_WITH.iter().filter(|(of, ..)| *of == name) {
+            if features.split([',', ' ']).any(|on| on == *feature) {
+                let say = format!("core may not use `{name}` with the feature `{feature}`: it brings {brings} {how}");
+                found.push(Violation::new("crates/core/Cargo.toml", 1, say));
+            }
+        }
+    }
+    found.sort();
     found.dedup();
     found
 }
@@ -230,8 +237,12 @@ mod tests {
 
     #[test]
     fn cores_tree_is_searched_by_whole_names() {
-        let found = core_dependencies("toolwright-core v0.1.0 (x)\ntimer v1.0.0\ntokio v1.0.0\nserde v1.0.0\ntokio v1.0.0 (*)\n");
+        let found = core_dependencies(
+            "toolwright-core v0.1.0 (x)|\ntimer v1.0.0|\ntokio v1.0.0|rt\nserde v1.0.0|std\ntokio v1.0.0|rt (*)\njiff v0.2.0|alloc\n",
+        );
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].say.contains("`tokio`"));
+        let found = core_dependencies("jiff v0.2.0|alloc,std (*)\n");
+        assert!(found.len() == 1 && found[0].say.contains("clock"), "{found:?}");
     }
 }

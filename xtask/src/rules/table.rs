@@ -289,6 +289,13 @@ why = "another prefix"
     }
 
     #[test]
+    fn a_section_that_is_one_rule_may_be_cited_by_number() {
+        let (table, faults) = build(&[("crates/core/tests/t.rs", "// rule: sdk-tools 33.2/1\n#[test]\nfn t() {}\n")], SOURCE_TEXT);
+        assert_eq!(faults, Vec::<String>::new());
+        assert!(table.rows().any(|row| row.id == "sdk-tools 33.2" && row.tests.len() == 1));
+    }
+
+    #[test]
     fn what_does_not_fit_is_a_fault() {
         let unknown = "// rule: sdk-tools 5.2/9\n#[test]\nfn t() {}\n";
         let (_, faults) = build(&[("crates/core/src/lib.rs", unknown)], SOURCE_TEXT);

@@ -1,1 +1,54 @@
-//! placeholder
+//! What a crate of tools depends on: [`Tool`], [`FromCall`] and its extractors, [`ToolContext`], [`ToolError`].
+//!
+//! A tool is a function; its signature says what it needs:
+//!
+//! ```
+//! use toolwright_tool::prelude::*;
+//!
+//! /// Adds two numbers.
+//! #[tool(read_only)]
+//! async fn add(
+//!     /// The first number.
+//!     a: i64,
+//!     /// The second number.
+//!     b: i64,
+//! ) -> i64 {
+//!     a + b
+//! }
+//!
+//! let tools = tools![add];
+//! assert_eq!(tools[0].name().as_str(), "add");
+//! ```
+
+mod approval;
+mod body;
+mod context;
+mod define;
+mod error;
+mod extract;
+#[doc(hidden)]
+pub mod macro_support;
+mod output;
+mod require;
+mod state;
+
+pub use approval::{ApprovalOutcome, ApprovalPolicy, NeedsApproval};
+pub use body::{BlockingWork, Running, ToolBody};
+pub use context::{Approval, ContextParts, EnvSource, Identity, Snapshots, ToolContext};
+pub use define::{DefinitionError, Tool, ToolBuilder, ToolDef, schema_of};
+pub use error::ToolError;
+pub use extract::{Args, CallId, Ctx, Env, EnvView, FromCall, Principal, Progress, ProgressSender, State, ToolArg};
+pub use output::IntoToolResult;
+pub use require::{Need, Requirements};
+pub use state::{DuplicateState, StateMap};
+pub use toolwright_core as core;
+pub use toolwright_core::{Annotations, OnInterrupt, Part, ToolFailureKind, ToolName, ToolOutput, ToolSpec};
+pub use toolwright_macros::{args, tool, tools};
+
+/// What a file of tools imports.
+pub mod prelude {
+    pub use crate::{
+        ApprovalOutcome, Args, CallId, Ctx, Env, FromCall, Part, Principal, Progress, Requirements, State, Tool, ToolContext, ToolDef,
+        ToolError, ToolFailureKind, ToolOutput, args, tool, tools,
+    };
+}

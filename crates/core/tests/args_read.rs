@@ -41,7 +41,7 @@ fn what_holds_is_read_as_written() {
     assert_eq!(&**args.text(), r#"{"b":"x","a":1}"#);
     assert_eq!(args.value(), &json!({"b": "x", "a": 1}));
     assert!(args.repairs().is_empty());
-    assert_eq!(args.sha256_hex(), "57fbb9b24d7bb2bb5a5bdb1d59ff8b9c5c3ee77c5e0d6f2dd7a4ffbf5a7a0e0f");
+    assert_eq!(args.sha256_hex(), "3dc6ec680b7b614742aac293b2504cd90ae0d83d9a093fcd6847e04e8262c1c2");
 }
 
 // case: field-reports 20

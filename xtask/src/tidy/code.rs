@@ -60,6 +60,13 @@ const ONE_PLACE: &[OnePlace] = &[
         say: "only `host` opens outbound connections (invariant 6); use its net module",
     },
     OnePlace {
+        // The method of `ToolBody` that starts a body. A transaction that begins is another thing: list its file.
+        patterns: &[".begin(", "ToolBody::begin"],
+        allowed: &["crates/runtime/src/dispatch.rs", "crates/runtime/src/dispatch/"],
+        tests: Tests::May,
+        say: "only the runtime's dispatch starts a tool's body (invariant 5); go through it",
+    },
+    OnePlace {
         patterns: &["std::process::exit", "process::abort("],
         allowed: &["crates/cli/src/", "xtask/"],
         tests: Tests::MayNot,
@@ -270,6 +277,19 @@ mod tests {
         let found = one_place(&tree);
         assert_eq!(lines(&found), [1, 2, 3]);
         assert!(found.iter().all(|violation| violation.file == "crates/models/src/lib.rs"));
+    }
+
+    #[test]
+    fn bodies_are_started_by_dispatch() {
+        let source = "fn a() { tool.body().begin(cx); }\n";
+        let tree = Tree::of(&[
+            ("crates/runtime/src/dispatch.rs", source),
+            ("crates/runtime/src/driver.rs", source),
+            ("crates/tool/tests/it.rs", source),
+        ]);
+        let found = one_place(&tree);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].file, "crates/runtime/src/driver.rs");
     }
 
     #[test]

@@ -196,6 +196,9 @@ fn settle(value: Value, schema: &Schema, repair: Repair, mut notes: Vec<RepairNo
         return Err(vec![Issue::root(&format!("must be a JSON object, not {}", shown(&value)))]);
     }
     let plan = schema.plan();
+    if !plan.is_affordable(&value) {
+        return Err(schema.validate(&value));
+    }
     let has_defaults = plan.has_defaults();
     let is_whole = repair == Repair::Off || !(plan.has_integers && (has_floats || plan.has_float_defaults));
     // Most calls are right as they are; nothing is copied for them.

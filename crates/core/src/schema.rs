@@ -3,6 +3,7 @@
 //! Rules that are decisions of this crate:
 //! - `format` is an annotation, as 2020-12 has it: a date or an address is checked where a tool decodes its types.
 //! - A `$ref` that leaves the document is refused. Nothing is ever fetched.
+//! - A value for which a validator would try the branches of recursive unions beyond all measure does not hold.
 //! - Patterns run with a bounded amount of backtracking; a value that needs more is an issue, not a hang.
 
 mod issues;
@@ -109,13 +110,16 @@ impl Schema {
 
     /// Whether a value holds.
     pub fn is_valid(&self, value: &Value) -> bool {
-        self.inner.validator.is_valid(value)
+        self.inner.plan.is_affordable(value) && self.inner.validator.is_valid(value)
     }
 
     /// Everything that is wrong with a value; empty when it holds.
     pub fn validate(&self, value: &Value) -> Vec<Issue> {
         if self.is_valid(value) {
             return Vec::new();
+        }
+        if !self.inner.plan.is_affordable(value) {
+            return vec![Issue::root("is nested too deeply to be checked against the alternatives of its schema; make it flatter")];
         }
         issues::collect(&self.inner.value, self.inner.validator.iter_errors(value))
     }

@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 /// Most nodes of one plan. What lies beyond is validated, but neither repaired nor given defaults.
 const MAX_NODES: usize = 4_096;
 
+/// Most places that validating one value may visit (some milliseconds).
+const MAX_VISITS: u64 = 100_000;
+
 /// Index of a [`Node`] in its [`Plan`].
 pub(crate) type NodeId = usize;
 
@@ -151,6 +154,8 @@ pub(crate) struct Plan {
     pub(crate) has_integers: bool,
     /// Whether a default holds a number with a fraction.
     pub(crate) has_float_defaults: bool,
+    /// Whether unions could be tried over and over, so that a value has to be weighed before it is validated.
+    may_explode: bool,
 }
 
 impl Plan {
@@ -160,10 +165,11 @@ impl Plan {
         let legacy = matches!(draft, Draft::Draft4 | Draft::Draft6 | Draft::Draft7);
         let mut builder = Builder { root: schema, legacy, known: HashMap::new(), nodes: Vec::new() };
         builder.node(vec![Place { pointer: "#".to_owned(), schema }], 0);
-        let mut plan = Self { nodes: builder.nodes, has_integers: false, has_float_defaults: false };
+        let mut plan = Self { nodes: builder.nodes, has_integers: false, has_float_defaults: false, may_explode: false };
         plan.has_integers = plan.nodes.iter().any(|node| node.types.meets(Types::INTEGER) && !node.types.meets(Types::FRACTION));
         plan.take_defaults();
         plan.mark_defaults();
+        plan.may_explode = plan.nodes.iter().any(|node| !node.unions.is_empty()) && plan.paths() > MAX_VISITS;
         plan
     }
 
@@ -174,6 +180,82 @@ impl Plan {
     /// Whether a default stands anywhere.
     pub(crate) fn has_defaults(&self) -> bool {
         self.node(Self::ROOT).is_some_and(|root| root.has_defaults)
+    }
+
+    /// Whether a value can be validated in bounded time. A validator tries each branch of a union down to the leaves, so a union that
+    /// leads back to itself costs a multiple for each level that a value is deep: without this, a model could stop a host with a few
+    /// hundred bytes.
+    pub(crate) fn is_affordable(&self, value: &Value) -> bool {
+        !self.may_explode || self.visits(value, Self::ROOT, &mut HashMap::new()) <= MAX_VISITS
+    }
+
+    /// How many places a validator visits at most that tries every branch of the value's type.
+    fn visits(&self, value: &Value, id: NodeId, known: &mut HashMap<(*const Value, NodeId), u64>) -> u64 {
+        let Some(node) = self.nodes.get(id).filter(|node| node.types.meets(Types::of(value))) else { return 1 };
+        let key = (std::ptr::from_ref(value), id);
+        if let Some(visits) = known.get(&key) {
+            return *visits;
+        }
+        // A union that names itself at the same place is not entered again.
+        known.insert(key, 1);
+        let mut visits: u64 = 1;
+        let mut add = |value: &Value, id: NodeId| visits = visits.saturating_add(self.visits(value, id, known));
+        match value {
+            Value::Object(map) => {
+                for (name, value) in map {
+                    let listed = node.properties.iter().find(|property| property.name == *name).map(|property| property.node);
+                    if let Some(id) = listed.or(node.additional) {
+                        add(value, id);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    if let Some(id) = node.prefix.get(index).copied().or(node.items) {
+                        add(item, id);
+                    }
+                }
+            }
+            _ => {}
+        }
+        for branch in node.unions.iter().flatten() {
+            add(value, branch.node);
+        }
+        known.insert(key, visits);
+        visits
+    }
+
+    /// How many paths lead from the root to any node; beyond counting where one leads in a circle.
+    fn paths(&self) -> u64 {
+        let mut incoming = vec![0_usize; self.nodes.len()];
+        for child in self.nodes.iter().flat_map(Node::children) {
+            if let Some(count) = incoming.get_mut(child) {
+                *count += 1;
+            }
+        }
+        let mut paths = vec![0_u64; self.nodes.len()];
+        let mut open = vec![Self::ROOT];
+        if let (Some(first), Some(0)) = (paths.first_mut(), incoming.first()) {
+            *first = 1;
+        } else {
+            return u64::MAX;
+        }
+        let (mut total, mut done) = (0_u64, 0);
+        while let Some(id) = open.pop() {
+            let here = paths.get(id).copied().unwrap_or_default();
+            total = total.saturating_add(here);
+            done += 1;
+            for child in self.nodes.get(id).into_iter().flat_map(Node::children) {
+                if let (Some(paths), Some(left)) = (paths.get_mut(child), incoming.get_mut(child)) {
+                    *paths = paths.saturating_add(here);
+                    *left -= 1;
+                    if *left == 0 {
+                        open.push(child);
+                    }
+                }
+            }
+        }
+        if done == self.nodes.len() { total } else { u64::MAX }
     }
 
     /// Gives properties their defaults once every node is there: a recursive one names itself before it is built.

@@ -20,6 +20,10 @@
 //! assert_eq!(tools[0].name().as_str(), "add");
 //! ```
 
+// So that what the macros write finds this crate from within, and from its tests, by one path.
+#[allow(unused_extern_crates, reason = "the paths are in generated code")]
+extern crate self as toolwright_tool;
+
 mod approval;
 mod body;
 mod context;

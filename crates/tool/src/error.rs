@@ -183,7 +183,11 @@ impl fmt::Display for ToolError {
 
 impl fmt::Debug for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolError").field("name", &self.name()).field("kind", &self.inner.kind).field("message", &self.inner.message).finish_non_exhaustive()
+        f.debug_struct("ToolError")
+            .field("name", &self.name())
+            .field("kind", &self.inner.kind)
+            .field("message", &self.inner.message)
+            .finish_non_exhaustive()
     }
 }
 
@@ -210,6 +214,9 @@ mod tests {
     #[test]
     fn an_error_may_choose_its_kind() {
         let failure = ToolError::new("no").with_kind(ToolFailureKind::Denied).with_reason("night").to_failure("t");
-        assert_eq!((failure.error.as_str(), failure.kind, failure.reason.as_deref()), ("ToolDeniedError", ToolFailureKind::Denied, Some("night")));
+        assert_eq!(
+            (failure.error.as_str(), failure.kind, failure.reason.as_deref()),
+            ("ToolDeniedError", ToolFailureKind::Denied, Some("night"))
+        );
     }
 }

@@ -48,6 +48,7 @@ pub trait FromCall: Sized + Send {
 )]
 pub trait ToolArg: DeserializeOwned + JsonSchema + Send + 'static {}
 
+#[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> ToolArg for T {}
 
 /// The call's context.
@@ -73,7 +74,8 @@ impl<T: Clone + Send + Sync + 'static> FromCall for State<T> {
 
     async fn from_call(cx: &ToolContext) -> Result<Self, ToolError> {
         cx.state::<T>().cloned().map(Self).ok_or_else(|| {
-            ToolError::new(format!("the state {} is not there; give it with `.state(...)`", std::any::type_name::<T>())).named("StateMissingError")
+            ToolError::new(format!("the state {} is not there; give it with `.state(...)`", std::any::type_name::<T>()))
+                .named("StateMissingError")
         })
     }
 }
@@ -141,7 +143,8 @@ impl EnvView {
     /// The value of a variable that the tool declared with `env(NAME)`.
     pub fn get(&self, name: &str) -> Result<String, ToolError> {
         self.cx.env(name).ok_or_else(|| {
-            ToolError::new(format!("the environment value {name} is not there; declare it with `env({name})` and set it")).named("EnvMissingError")
+            ToolError::new(format!("the environment value {name} is not there; declare it with `env({name})` and set it"))
+                .named("EnvMissingError")
         })
     }
 }

@@ -1,1 +1,25 @@
-//! placeholder
+//! Built-in tools: dates and todo lists.
+//!
+//! ```
+//! let names: Vec<_> = toolwright_tools::builtin().iter().map(|tool| tool.name().to_string()).collect();
+//! assert_eq!(names, ["current_date", "day_name", "todo_write", "todo_read"]);
+//! ```
+
+mod clock;
+mod date;
+mod todo;
+mod written;
+
+pub use clock::{Clock, Today};
+pub use date::{Day, current_date, day_name};
+pub use todo::{MemoryTodos, TodoEntry, TodoList, TodoStore, TodoTools};
+pub use toolwright_tool::core::{Todo, TodoCounts, TodoStatus};
+
+use toolwright_tool::{Tool, tools};
+
+/// The tools that touch nothing outside the program, always in this order: dates, then a todo list of its own.
+pub fn builtin() -> Vec<Tool> {
+    let mut all = tools![current_date, day_name];
+    all.extend(TodoTools::new().tools());
+    all
+}

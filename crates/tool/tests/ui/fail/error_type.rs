@@ -1,0 +1,10 @@
+use toolwright_tool::prelude::*;
+
+struct Offline;
+
+#[tool]
+async fn weather() -> Result<String, Offline> {
+    Err(Offline)
+}
+
+fn main() {}

@@ -221,18 +221,35 @@ fn settle(value: Value, schema: &Schema, repair: Repair, mut notes: Vec<RepairNo
     }
     if count.is_some() {
         if repair == Repair::On && !is_whole {
-            repair::mend(&mut filled, schema, &mut notes);
+            repair::make_floats_whole(&mut filled, schema);
         }
         if schema.is_valid(&filled) {
             return sealed(filled, notes);
         }
     }
     // Defaults that break the schema are left out; then it is the value as written that counts.
-    if schema.is_valid(&value) { sealed(value, notes) } else { Err(schema.validate(&filled)) }
+    if schema.is_valid(&value) {
+        return sealed(value, notes);
+    }
+    Err(schema.validate(if count.is_some() { &filled } else { &value }))
 }
 
 fn sealed(value: Value, repairs: Vec<RepairNote>) -> Result<Arguments, Vec<Issue>> {
     let text = serde_json::to_string(&value).map_err(|error| vec![Issue::root(&format!("can't be written as JSON ({error})"))])?;
     let sha256 = Sha256::digest(text.as_bytes()).into();
     Ok(Arguments { value: Arc::new(value), text: text.into(), sha256, repairs })
+}
+
+impl Arguments {
+    /// Arguments that were read before, from their compact text: the journal's, after a restart. Only the syntax is checked.
+    pub fn of_compact(text: &str) -> Result<Self, Vec<Issue>> {
+        let document = json::read(text).map_err(|error| not_json(&error))?;
+        sealed(document.value, Vec::new())
+    }
+
+    /// No arguments: `{}`.
+    pub fn empty() -> Self {
+        let text: Arc<str> = Arc::from("{}");
+        Self { sha256: Sha256::digest(text.as_bytes()).into(), value: Arc::new(Value::Object(Map::new())), text, repairs: Vec::new() }
+    }
 }

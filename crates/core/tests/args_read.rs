@@ -471,4 +471,35 @@ fn a_union_that_names_itself_ends() {
     // Each level doubles what there is to try: beyond some depth the value is refused unseen.
     let issues = read(&wide(60), &schema, Repair::On).unwrap_err();
     assert!(issues[0].message.contains("nested too deeply"), "{issues:?}");
+    // So does a reference that is followed twice, with or without a value that goes down.
+    let twice = self::schema(json!({
+        "type": "object",
+        "properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}, "n": {"type": "integer"}}
+    }));
+    let deep = |depth: usize| (0..depth).fold(json!({"n": "x"}), |inner, _| json!({"a": inner})).to_string();
+    assert_eq!(read(&deep(9), &twice, Repair::On).unwrap_err()[0].path, "a.a.a.a.a.a.a.a.a.n");
+    assert!(read(&deep(100), &twice, Repair::On).unwrap_err()[0].message.contains("nested too deeply"));
+    let level =
+        |n: usize| (format!("l{n}"), json!({"allOf": [{"$ref": format!("#/$defs/l{}", n + 1)}, {"$ref": format!("#/$defs/l{}", n + 1)}]}));
+    let mut levels: serde_json::Map<String, Value> = (0..40).map(level).collect();
+    levels.insert("l40".to_owned(), json!({"required": ["n"]}));
+    let wide = self::schema(json!({"$ref": "#/$defs/l0", "$defs": levels}));
+    assert!(read("{}", &wide, Repair::On).is_err());
+}
+
+#[test]
+fn a_default_is_not_repaired() {
+    // The default of `b` lacks `c`, which a repair would add to what a model wrote.
+    let lacking = schema(json!({
+        "type": "object",
+        "properties": {
+            "b": {"anyOf": [{"$ref": "#"}, {"type": "integer"}], "default": {"b": 0}},
+            "c": {"type": ["string", "null"]}
+        },
+        "required": ["c"]
+    }));
+    assert_eq!(good("{}", &lacking), (r#"{"c":null}"#.to_owned(), vec!["c".to_owned()]));
+    assert_eq!(Arguments::from_value(json!({}), &lacking, Repair::On).unwrap().value(), &json!({"c": null}));
+    let wrong = schema(json!({"properties": {"a": {"type": "array", "items": {"enum": [0]}, "default": [4.0]}}}));
+    assert_eq!(good("{}", &wrong), ("{}".to_owned(), Vec::new()));
 }

@@ -18,9 +18,16 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Repairs what is lossless, in place.
 pub(super) fn mend(value: &mut Value, schema: &Schema, notes: &mut Vec<RepairNote>) {
-    let mut walk = Walk { schema, path: Vec::new(), notes: std::mem::take(notes), budget: BUDGET, nesting: 0 };
+    let mut walk = Walk::new(schema, Scope::Everything);
+    walk.notes = std::mem::take(notes);
     walk.mend(value, Plan::ROOT, MAX_DEPTH);
     *notes = walk.notes;
+}
+
+/// Turns floats without a fraction into integers where only integers can stand: what the schema's author wrote in a default is read as
+/// the same value a second time.
+pub(super) fn make_floats_whole(value: &mut Value, schema: &Schema) {
+    Walk::new(schema, Scope::Floats).mend(value, Plan::ROOT, MAX_DEPTH);
 }
 
 /// Fills defaults in; how many, or nothing if they never end (a default inside what it fills).
@@ -30,8 +37,15 @@ pub(super) fn fill(value: &mut Value, schema: &Schema) -> Option<usize> {
     Some(filler.count)
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Everything,
+    Floats,
+}
+
 struct Walk<'s> {
     schema: &'s Schema,
+    scope: Scope,
     path: Vec<Step>,
     notes: Vec<RepairNote>,
     budget: usize,
@@ -39,6 +53,10 @@ struct Walk<'s> {
 }
 
 impl<'s> Walk<'s> {
+    fn new(schema: &'s Schema, scope: Scope) -> Self {
+        Self { schema, scope, path: Vec::new(), notes: Vec::new(), budget: BUDGET, nesting: 0 }
+    }
+
     /// `depth` is how many levels may still open below: what was decoded must stay readable as part of the whole.
     fn mend(&mut self, value: &mut Value, id: NodeId, depth: usize) {
         let Some(node) = self.schema.plan().node(id) else { return };
@@ -47,7 +65,9 @@ impl<'s> Walk<'s> {
         }
         self.budget -= 1;
         self.nesting += 1;
-        self.decode(value, node, depth);
+        if self.scope == Scope::Everything {
+            self.decode(value, node, depth);
+        }
         make_whole(value, node, |from, to| self.note(Some(from), Some(to)));
         if let Some(depth) = depth.checked_sub(1) {
             match value {
@@ -74,12 +94,15 @@ impl<'s> Walk<'s> {
             let Some(types) = plan.node(property.node).map(|node| node.types) else { continue };
             let may_be_absent = !property.required || property.default.is_some();
             match map.get_mut(&property.name) {
+                Some(value) if self.scope == Scope::Floats => {
+                    self.enter(Step::Key(property.name.clone()), |walk| walk.mend(value, property.node, depth));
+                }
+                None if self.scope == Scope::Floats => {}
                 Some(Value::Null) if may_be_absent && !types.meets(Types::NULL) => {
                     map.shift_remove(&property.name);
                     self.enter(Step::Key(property.name.clone()), |walk| walk.note(Some(Value::Null), None));
                 }
                 Some(value) => {
-                    // Keys are only copied where there is something below to look at.
                     self.enter(Step::Key(property.name.clone()), |walk| walk.mend(value, property.node, depth));
                 }
                 None if !may_be_absent && plan.node(property.node).is_some_and(Node::names_null) => {

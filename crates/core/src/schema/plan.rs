@@ -4,7 +4,7 @@
 //! dynamic references and the like are left to the validator), never less: so "no string can stand here" is certain, and a repair that
 //! rests on it can't touch a value that was right.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use jsonschema::Draft;
 use serde_json::{Map, Value};
@@ -95,6 +95,8 @@ pub(crate) struct Node {
     pub(crate) items: Option<NodeId>,
     pub(crate) unions: Vec<Union>,
     default: Option<Value>,
+    /// How often a validator comes here for one value: more than once where `allOf` and references lead to one place on several ways.
+    weight: u64,
     /// Whether a default stands anywhere below.
     pub(crate) has_defaults: bool,
 }
@@ -110,6 +112,7 @@ impl Node {
             items: None,
             unions: Vec::new(),
             default: None,
+            weight: 1,
             has_defaults: false,
         }
     }
@@ -154,7 +157,7 @@ pub(crate) struct Plan {
     pub(crate) has_integers: bool,
     /// Whether a default holds a number with a fraction.
     pub(crate) has_float_defaults: bool,
-    /// Whether unions could be tried over and over, so that a value has to be weighed before it is validated.
+    /// Whether one place could be visited over and over, so that a value has to be weighed before it is validated.
     may_explode: bool,
 }
 
@@ -169,7 +172,8 @@ impl Plan {
         plan.has_integers = plan.nodes.iter().any(|node| node.types.meets(Types::INTEGER) && !node.types.meets(Types::FRACTION));
         plan.take_defaults();
         plan.mark_defaults();
-        plan.may_explode = plan.nodes.iter().any(|node| !node.unions.is_empty()) && plan.paths() > MAX_VISITS;
+        let branches = plan.nodes.iter().any(|node| node.weight > 1 || !node.unions.is_empty());
+        plan.may_explode = branches && plan.paths() > MAX_VISITS;
         plan
     }
 
@@ -182,9 +186,9 @@ impl Plan {
         self.node(Self::ROOT).is_some_and(|root| root.has_defaults)
     }
 
-    /// Whether a value can be validated in bounded time. A validator tries each branch of a union down to the leaves, so a union that
-    /// leads back to itself costs a multiple for each level that a value is deep: without this, a model could stop a host with a few
-    /// hundred bytes.
+    /// Whether a value can be validated in bounded time. A validator tries each branch of a union down to the leaves, and follows each
+    /// reference anew, so a union that leads back to itself costs a multiple for each level that a value is deep: without this, a model
+    /// could stop a host with a few hundred bytes.
     pub(crate) fn is_affordable(&self, value: &Value) -> bool {
         !self.may_explode || self.visits(value, Self::ROOT, &mut HashMap::new()) <= MAX_VISITS
     }
@@ -221,6 +225,7 @@ impl Plan {
         for branch in node.unions.iter().flatten() {
             add(value, branch.node);
         }
+        let visits = visits.saturating_mul(node.weight);
         known.insert(key, visits);
         visits
     }
@@ -235,6 +240,7 @@ impl Plan {
         }
         let mut paths = vec![0_u64; self.nodes.len()];
         let mut open = vec![Self::ROOT];
+        // A root that something refers to stands in a circle.
         if let (Some(first), Some(0)) = (paths.first_mut(), incoming.first()) {
             *first = 1;
         } else {
@@ -242,7 +248,8 @@ impl Plan {
         }
         let (mut total, mut done) = (0_u64, 0);
         while let Some(id) = open.pop() {
-            let here = paths.get(id).copied().unwrap_or_default();
+            let weight = self.nodes.get(id).map_or(1, |node| node.weight);
+            let here = paths.get(id).copied().unwrap_or_default().saturating_mul(weight);
             total = total.saturating_add(here);
             done += 1;
             for child in self.nodes.get(id).into_iter().flat_map(Node::children) {
@@ -347,8 +354,9 @@ impl<'s> Builder<'s> {
         let mut node = Node::unknown();
         let mut merged = Merged::default();
         let mut seen: Vec<String> = places.iter().map(|place| place.pointer.clone()).collect();
-        let mut open = std::collections::VecDeque::from(places);
-        while let Some(place) = open.pop_front() {
+        let mut ways: Vec<(usize, usize)> = Vec::new();
+        let mut open: VecDeque<(usize, Place<'s>)> = places.into_iter().enumerate().collect();
+        while let Some((at, place)) = open.pop_front() {
             let mut more = Vec::new();
             match place.schema {
                 Value::Bool(false) => node.types = Types::NONE,
@@ -356,12 +364,18 @@ impl<'s> Builder<'s> {
                 _ => {}
             }
             for next in more {
-                if !seen.contains(&next.pointer) && seen.len() < MAX_NODES {
+                let known = seen.iter().position(|pointer| *pointer == next.pointer);
+                ways.push((at, known.unwrap_or(seen.len())));
+                if known.is_none() {
                     seen.push(next.pointer.clone());
-                    open.push_back(next);
+                    open.push_back((seen.len() - 1, next));
                 }
             }
+            if seen.len() > MAX_NODES {
+                break;
+            }
         }
+        node.weight = most_ways(seen.len(), &ways);
         node.additional = self.optional(merged.additional, depth);
         node.items = self.optional(merged.items, depth);
         node.prefix = merged.prefix.into_iter().map(|places| self.node(places, depth)).collect();
@@ -501,6 +515,35 @@ impl<'s> Builder<'s> {
             Some(at.at(name, schema))
         })
     }
+}
+
+/// The number of ways that lead to the place with most of them; places that lead in a circle count once.
+fn most_ways(places: usize, ways: &[(usize, usize)]) -> u64 {
+    // Nearly every place is reached on one way only.
+    if ways.is_empty() {
+        return 1;
+    }
+    let mut incoming = vec![0_usize; places];
+    for (_, to) in ways {
+        if let Some(count) = incoming.get_mut(*to) {
+            *count += 1;
+        }
+    }
+    let mut counts: Vec<u64> = incoming.iter().map(|incoming| u64::from(*incoming == 0)).collect();
+    let mut open: Vec<usize> = incoming.iter().enumerate().filter(|(_, incoming)| **incoming == 0).map(|(place, _)| place).collect();
+    while let Some(from) = open.pop() {
+        let here = counts.get(from).copied().unwrap_or(1);
+        for (_, to) in ways.iter().filter(|(at, _)| *at == from) {
+            if let (Some(count), Some(left)) = (counts.get_mut(*to), incoming.get_mut(*to)) {
+                *count = count.saturating_add(here);
+                *left -= 1;
+                if *left == 0 {
+                    open.push(*to);
+                }
+            }
+        }
+    }
+    counts.into_iter().max().unwrap_or(1).max(1)
 }
 
 /// A default that could hold where it is given. Generators write `"default": null` beside `"type": "string"` for "absent".

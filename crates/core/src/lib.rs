@@ -42,6 +42,6 @@ pub use record::{
 pub use schema::Issue;
 pub use spec::{Annotations, ArgsExample, EnvNeed, OnInterrupt, ToolOrigin, ToolSpec};
 pub use text::{TRUNCATION_MARKER, bounded, cut};
-pub use thread::{Call, CallState, GatedArgs, Misfit, Run, Thread};
+pub use thread::{Call, CallState, GatedArgs, LastRun, Misfit, Run, Thread};
 pub use transcript::{Transcript, Unbalanced};
 pub use usage::Usage;

@@ -16,6 +16,7 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator, ValidatorMap};
 use serde_json::Value;
 
+use issues::Documents;
 pub use issues::{Issue, summary};
 pub(crate) use issues::{shown, step_into};
 pub(crate) use plan::{Branch, Node, NodeId, Plan, Types};
@@ -121,7 +122,13 @@ impl Schema {
         if !self.inner.plan.is_affordable(value) {
             return vec![Issue::root("is nested too deeply to be checked against the alternatives of its schema; make it flatter")];
         }
-        issues::collect(&self.inner.value, self.inner.validator.iter_errors(value))
+        let documents = Documents { schema: &self.inner.value, value };
+        let mut issues = issues::collect(documents, self.inner.validator.iter_errors(value));
+        // Callers take "no issues" for "holds".
+        if issues.is_empty() {
+            issues.push(Issue::root("does not hold for the schema"));
+        }
+        issues
     }
 
     pub(crate) fn plan(&self) -> &Plan {
@@ -186,7 +193,7 @@ fn refused(schema: &Value, error: &ValidationError<'_>) -> SchemaError {
             "use string, number, integer, boolean, object, array or null",
         ),
         _ => {
-            let issue = issues::describe(&Value::Null, error).into_iter().next();
+            let issue = issues::describe(Documents { schema: &Value::Null, value: schema }, error).into_iter().next();
             let problem = issue.map_or_else(|| "it is not valid".to_owned(), |issue| issue.message);
             SchemaError::new(pointer, problem, "see JSON Schema 2020-12 for what this keyword takes")
         }

@@ -71,6 +71,8 @@ pub struct Call {
     pub gated: Option<GatedArgs>,
     /// When the gate first let its start be seen.
     pub started_at: Option<Timestamp>,
+    /// How often its body began.
+    pub attempts: u32,
     /// How often a decision was asked for.
     pub asked: u32,
     /// The decision that let it run, once there was one.
@@ -127,6 +129,8 @@ pub struct Run {
     pub model_calls: u32,
     /// Set once it has to end before the model is done.
     pub ending: Option<Ending>,
+    /// The position of its first record.
+    pub since: Seq,
     /// The last reply of its model, if its calls did not make the run go on.
     pub(crate) last_finish: Option<FinishReason>,
     /// The last reply's text.
@@ -135,6 +139,27 @@ pub struct Run {
     pub(crate) calls_per_tool: HashMap<Arc<str>, u32>,
     /// Calls of this run whose body asked for another try, per tool.
     pub(crate) retries_per_tool: HashMap<Arc<str>, u32>,
+}
+
+/// How the last run ended.
+#[derive(Clone, Debug)]
+pub struct LastRun {
+    /// Its id.
+    pub id: RunId,
+    /// Its reason.
+    pub finish: FinishReason,
+    /// The final reply.
+    pub text: Arc<str>,
+    /// What its model calls used.
+    pub usage: Option<Usage>,
+    /// How many model calls there were.
+    pub model_calls: u32,
+    /// Why it ended early.
+    pub ending: Option<Ending>,
+    /// Who it acted for.
+    pub principal: Option<serde_json::Value>,
+    /// The application's own data.
+    pub metadata: Map<String, serde_json::Value>,
 }
 
 /// The step that is open: its start has a record, its end has none.
@@ -162,6 +187,8 @@ pub struct Thread {
     pub(crate) head: Seq,
     pub(crate) transcript: Transcript,
     pub(crate) run: Option<Run>,
+    last_run: Option<LastRun>,
+    last_results: Vec<(CallId, Outcome)>,
     pub(crate) step: Option<OpenStep>,
     /// Steps taken since the last new input: what `max_steps` counts, pauses included.
     pub(crate) steps_taken: u32,
@@ -173,9 +200,17 @@ pub struct Thread {
     used_ids: HashSet<CallId>,
     pub(crate) repetition: Repetition,
     pub(crate) blocked_by: Option<String>,
+    #[cfg(feature = "planted-bugs")]
+    completion_order: Option<Vec<CallId>>,
 }
 
 impl Thread {
+    /// Plants a bug that the simulator has to find: results join the transcript in the order they came.
+    #[cfg(feature = "planted-bugs")]
+    pub fn plant_completion_order(&mut self) {
+        self.completion_order = Some(Vec::new());
+    }
+
     /// A thread without records.
     pub fn new() -> Self {
         Self::default()
@@ -199,6 +234,21 @@ impl Thread {
     /// The run that has not ended.
     pub fn run(&self) -> Option<&Run> {
         self.run.as_ref()
+    }
+
+    /// How the last run ended.
+    pub fn last_run(&self) -> Option<&LastRun> {
+        self.last_run.as_ref()
+    }
+
+    /// The results of the last turn, or direct calls, that ended; in call order.
+    pub fn last_results(&self) -> &[(CallId, Outcome)] {
+        &self.last_results
+    }
+
+    /// How many steps were taken since the last new input.
+    pub fn steps_taken(&self) -> u32 {
+        self.steps_taken
     }
 
     /// The calls of the open turn, in order.
@@ -305,6 +355,7 @@ impl Thread {
                     usage: None,
                     model_calls: 0,
                     ending: None,
+                    since: record.seq,
                     last_finish: None,
                     text: Arc::from(""),
                     calls_per_tool: HashMap::new(),
@@ -367,14 +418,17 @@ impl Thread {
             }
             RecordBody::CallExecuting { call, tool, attempt, .. } => {
                 let open = self.calls.get_mut(call).ok_or("no such call is open")?;
-                match open.state {
-                    CallState::Cleared if *attempt == 1 => {
-                        let run = self.run.as_mut().ok_or("no run is active")?;
-                        *run.calls_per_tool.entry(Arc::clone(tool)).or_insert(0) += 1;
-                    }
-                    CallState::Executing { attempt: before } if *attempt == before + 1 => open.started_at = Some(record.at),
-                    _ => return Err(format!("attempt {attempt} does not follow where the call stands")),
+                let begins = matches!(open.state, CallState::Cleared);
+                if *attempt != open.attempts + 1 || !(begins || matches!(open.state, CallState::Executing { .. })) {
+                    return Err(format!("attempt {attempt} does not follow where the call stands"));
                 }
+                if *attempt == 1 {
+                    let run = self.run.as_mut().ok_or("no run is active")?;
+                    *run.calls_per_tool.entry(Arc::clone(tool)).or_insert(0) += 1;
+                } else {
+                    open.started_at = Some(record.at);
+                }
+                open.attempts = *attempt;
                 open.state = CallState::Executing { attempt: *attempt };
             }
             RecordBody::CallDone { call, tool, outcome, fatal, .. } => self.fold_result(call, tool, outcome, fatal.as_ref())?,
@@ -388,11 +442,21 @@ impl Thread {
                 let reason: AbortReason = reason.clone();
                 self.active_run()?.ending.get_or_insert(Ending::Aborted { reason });
             }
-            RecordBody::RunDone { .. } => {
+            RecordBody::RunDone { finish, text, usage, model_calls, ending } => {
                 if self.step.is_some() {
                     return Err("a step has not ended".to_owned());
                 }
-                self.run.take().ok_or("no run is active")?;
+                let run = self.run.take().ok_or("no run is active")?;
+                self.last_run = Some(LastRun {
+                    id: run.id,
+                    finish: finish.clone(),
+                    text: Arc::clone(text),
+                    usage: *usage,
+                    model_calls: *model_calls,
+                    ending: ending.clone(),
+                    principal: run.principal,
+                    metadata: run.metadata,
+                });
             }
             RecordBody::Unknown(fields) => {
                 let kind = fields.get("kind").and_then(serde_json::Value::as_str).unwrap_or("without a kind");
@@ -422,6 +486,7 @@ impl Thread {
                 state: CallState::Opened,
                 gated: None,
                 started_at: None,
+                attempts: 0,
                 asked: 0,
                 decision: None,
                 result: None,
@@ -520,6 +585,10 @@ impl Thread {
         {
             *run.retries_per_tool.entry(Arc::clone(tool)).or_insert(0) += 1;
         }
+        #[cfg(feature = "planted-bugs")]
+        if let Some(order) = &mut self.completion_order {
+            order.push(id.clone());
+        }
         if let Some(failure) = fatal {
             self.active_run()?.ending.get_or_insert(Ending::Error { failure: failure.clone() });
         }
@@ -533,8 +602,16 @@ impl Thread {
             return;
         }
         let mut items = Vec::new();
+        self.last_results.clear();
+        #[cfg(feature = "planted-bugs")]
+        if let Some(order) = &mut self.completion_order {
+            self.turn = std::mem::take(order);
+        }
         for id in std::mem::take(&mut self.turn) {
             let Some(call) = self.calls.remove(&id) else { continue };
+            if let Some(outcome) = &call.result {
+                self.last_results.push((id, outcome.clone()));
+            }
             // Nested and direct calls have their results in the journal only: no model asked for them.
             if call.origin != CallOrigin::Model {
                 continue;

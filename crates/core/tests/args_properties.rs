@@ -1,5 +1,14 @@
 //! What holds of reading for all arguments and schemas.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "clippy.toml allows these in test functions only, and the helpers beside them are as much a test"
+)]
+
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use toolwright_core::args::{Arguments, Repair, read};
@@ -120,7 +129,7 @@ fn only_adds(written: &Value, read: &Value) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
 
     #[test]
     fn what_was_read_holds_and_reads_as_itself(schema in schema(), arguments in arguments()) {

@@ -1,5 +1,15 @@
 //! How arguments are read: what is repaired, what is not, and what a model is told.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::needless_pass_by_value,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "clippy.toml allows these in test functions only, and the helpers beside them are as much a test"
+)]
+
 use serde_json::{Value, json};
 use toolwright_core::args::{Arguments, Repair, RepairNote, read};
 use toolwright_core::schema::{Issue, Schema};

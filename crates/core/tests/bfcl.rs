@@ -1,6 +1,15 @@
 //! The function-calling leaderboard's functions and accepted calls, read from the shared fixtures: real schemas, and what models are
 //! expected to write for them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "clippy.toml allows these in test functions only, and the helpers beside them are as much a test"
+)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 

@@ -1,5 +1,14 @@
 //! The JSON Schema test suite for 2020-12, read from the shared fixtures.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "clippy.toml allows these in test functions only, and the helpers beside them are as much a test"
+)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,8 +1,55 @@
 //! The agent, its driver, and the one dispatch of tool calls.
+//!
+//! ```
+//! use toolwright_runtime::{Agent, NoResolvers};
+//! # use toolwright_runtime::{Model, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream};
+//! # struct Echo;
+//! # impl Model for Echo {
+//! #     fn info(&self) -> ModelInfo { ModelInfo::new("test", "echo") }
+//! #     fn stream(&self, _request: ModelRequest) -> ModelStream {
+//! #         let items = vec![toolwright_core::Item::text("Hello.")];
+//! #         let reply = ModelReply { items, finish: toolwright_core::FinishReason::Stop, usage: None, model: None };
+//! #         Box::pin(futures_util::stream::once(std::future::ready(Ok(ModelEvent::Done(reply)))))
+//! #     }
+//! # }
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let agent = Agent::<NoResolvers>::builder().model(Echo).build()?;
+//! assert_eq!(agent.send("Hi").await?.text, "Hello.");
+//! # Ok::<_, toolwright_runtime::AgentError>(())
+//! # }).unwrap();
+//! ```
 
+mod agent;
+mod approvals;
+mod clock;
+mod dispatch;
+mod driver;
+mod error;
+mod hub;
+mod memory;
 mod model;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+mod random;
+mod registry;
+mod shell;
+mod stage;
+mod store;
+mod subscription;
+mod thread;
 
+pub use agent::{Agent, AgentBuilder, DEFAULT_INSTRUCTIONS, DEFAULT_MODEL_TIMEOUT, InstalledResolvers, ModelChoice, NoResolvers};
+pub use approvals::{Approvals, PendingApproval};
+pub use clock::{Clock, FixedClock, SystemClock};
+pub use dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, GRACE};
+pub use driver::{Completion, Driver, Effect, Executed, GateOutcome, NextRun, ToolFacts};
+pub use error::AgentError;
+pub use memory::MemoryStore;
 pub use model::{
     ErrorCategory, Model, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, Prices,
     ResolveError, ToolChoice,
 };
+pub use registry::{Registry, RegistryError};
+pub use stage::{Check, GateCall, Stage, StageKind};
+pub use store::{Claim, InboxItem, Posted, Store, StoreError};
+pub use thread::{Canceller, Reply, RunStream, ThreadHandle};

@@ -1,1 +1,64 @@
-//! placeholder
+//! Tools for AI agents: typed, checked, approved, run safely, and never lost.
+//!
+//! A tool is a typed function that a model may call. Toolwright finds it, checks its arguments, asks a person where that is
+//! wanted, runs it safely, shows its progress, survives a crash, and hands back exactly one result.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `chat` (default) | models behind an OpenAI-compatible chat endpoint, as `provider/model` |
+//! | `tools` (default) | the built-in tools, [`builtin`] |
+//! | `local` | the embedded model, as `local` |
+//! | `testing` | the scripted model, and recorded HTTP conversations |
+
+/// Vocabulary and decisions, without I/O: records, events, the thread's state machine.
+pub use toolwright_core as core;
+pub use toolwright_core::{
+    AbortReason, Action, Annotations, ApprovalId, Author, Decision, DecisionVerdict, Event, EventKind, FinishReason, Input, Issue, Item, Message,
+    OnInterrupt, Outcome, Part, Record, RecordBody, RunId, RunLimits, Seq, Side, Thread, ThreadId, Timestamp, ToolFailure, ToolFailureKind, ToolName,
+    ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
+};
+pub use toolwright_runtime::{
+    AgentError, Approvals, Canceller, Check, Clock, FixedClock, GateCall, InstalledResolvers, MemoryStore, Model, ModelChoice, ModelError, ModelEvent,
+    ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, PendingApproval, Prices, Registry, RegistryError, Reply, RunStream,
+    Stage, StageKind, Store, StoreError, SystemClock, ThreadHandle, ToolChoice,
+};
+#[doc(hidden)]
+pub use toolwright_tool::macro_support;
+pub use toolwright_tool::{
+    Approval, ApprovalOutcome, Args, CallId, Ctx, DefinitionError, Env, EnvSource, FromCall, Identity, IntoToolResult, NeedsApproval, Principal, Progress,
+    ProgressSender, Requirements, Running, State, StateMap, Tool, ToolArg, ToolBody, ToolBuilder, ToolContext, ToolDef, ToolError, args, schema_of, tool,
+    tools,
+};
+
+/// The wires to models.
+#[cfg(any(feature = "chat", feature = "local", feature = "testing"))]
+pub use toolwright_models as models;
+
+/// The built-in tools.
+#[cfg(feature = "tools")]
+pub use toolwright_tools as builtin;
+
+/// Where this build finds models by name: its features.
+#[derive(Clone, Copy, Debug)]
+pub enum FeatureResolvers {}
+
+impl InstalledResolvers for FeatureResolvers {
+    fn resolvers() -> Vec<std::sync::Arc<dyn ModelResolver>> {
+        #[allow(unused_mut, reason = "no feature, no resolver")]
+        let mut all: Vec<std::sync::Arc<dyn ModelResolver>> = Vec::new();
+        all
+    }
+}
+
+/// An agent that finds models by name where this build has them.
+pub type Agent = toolwright_runtime::Agent<FeatureResolvers>;
+/// See [`Agent::builder`].
+pub type AgentBuilder = toolwright_runtime::AgentBuilder<FeatureResolvers>;
+
+/// What a file with tools and agents imports.
+pub mod prelude {
+    pub use crate::{
+        Agent, AgentError, ApprovalOutcome, Args, CallId, Ctx, Decision, Env, Event, EventKind, FinishReason, FromCall, Part, Principal, Progress,
+        Requirements, State, Tool, ToolContext, ToolDef, ToolError, ToolFailureKind, ToolOutput, args, tool, tools,
+    };
+}

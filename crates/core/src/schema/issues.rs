@@ -75,11 +75,18 @@ fn quoted(text: &str) -> String {
     Value::String(bounded(text, QUOTE)).to_string()
 }
 
-pub(super) fn collect<'e>(schema: &Value, errors: impl Iterator<Item = ValidationError<'e>>) -> Vec<Issue> {
+/// The two documents that errors point into.
+#[derive(Clone, Copy)]
+pub(super) struct Documents<'d> {
+    pub(super) schema: &'d Value,
+    pub(super) value: &'d Value,
+}
+
+pub(super) fn collect<'e>(documents: Documents<'_>, errors: impl Iterator<Item = ValidationError<'e>>) -> Vec<Issue> {
     let mut issues: Vec<Issue> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for error in errors {
-        for issue in describe(schema, &error) {
+        for issue in describe(documents, &error) {
             if seen.insert(issue.clone()) {
                 issues.push(issue);
             }
@@ -89,19 +96,19 @@ pub(super) fn collect<'e>(schema: &Value, errors: impl Iterator<Item = Validatio
 }
 
 /// The issues in one error: one for each missing or unknown property, those of a branch where only one branch can be meant.
-pub(super) fn describe(schema: &Value, error: &ValidationError<'_>) -> Vec<Issue> {
+pub(super) fn describe(documents: Documents<'_>, error: &ValidationError<'_>) -> Vec<Issue> {
     let path = dotted(error.instance_path());
     let value = error.instance();
     let given = || shown(value);
     let message = match error.kind() {
         ValidationErrorKind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            let wanted = beside(schema, error, "properties").and_then(|properties| properties.get(name)).and_then(wanted);
+            let wanted = beside(documents.schema, error, "properties").and_then(|properties| properties.get(name)).and_then(wanted);
             let message = wanted.map_or_else(|| "is required".to_owned(), |wanted| format!("is required: {wanted}"));
             return vec![Issue::new(step_into(&path, name), &message)];
         }
         ValidationErrorKind::AdditionalProperties { unexpected } | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-            let known = beside(schema, error, "properties").and_then(Value::as_object);
+            let known = beside(documents.schema, error, "properties").and_then(Value::as_object);
             let known: Vec<&str> = known.map(|known| known.keys().map(String::as_str).collect()).unwrap_or_default();
             return unexpected.iter().map(|name| Issue::new(step_into(&path, name), &unknown(name, &known))).collect();
         }
@@ -113,7 +120,7 @@ pub(super) fn describe(schema: &Value, error: &ValidationError<'_>) -> Vec<Issue
             if let ValidationErrorKind::OneOfMultipleValid { .. } = error.kind() {
                 "fits more than one of the alternatives; it must fit exactly one".to_owned()
             } else {
-                return alternatives(schema, error, &path, context);
+                return alternatives(documents, error, &path, context);
             }
         }
         ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. } => {
@@ -156,10 +163,16 @@ pub(super) fn describe(schema: &Value, error: &ValidationError<'_>) -> Vec<Issue
         }
         ValidationErrorKind::Format { format } => format!("must have the format {format}, not {}", given()),
         ValidationErrorKind::PropertyNames { error } => {
-            let inner = describe(schema, error).into_iter().next();
+            let inner = describe(documents, error).into_iter().next();
             let name = error.instance().as_str().unwrap_or_default();
             let why = inner.map(|issue| issue.message).unwrap_or_default();
             return vec![Issue::new(step_into(&path, name), &format!("has a name that is not allowed: it {why}"))];
+        }
+        // Where no property is known, the validator names the first one's object only.
+        ValidationErrorKind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
+            let given = documents.value.pointer(error.instance_path().as_str()).and_then(Value::as_object);
+            let names = given.into_iter().flat_map(serde_json::Map::keys);
+            return names.map(|name| Issue::new(step_into(&path, name), &unknown(name, &[]))).collect();
         }
         ValidationErrorKind::FalseSchema => "is not allowed here".to_owned(),
         ValidationErrorKind::Not { .. } => format!("must not be {}", given()),
@@ -221,10 +234,12 @@ fn with_article(name: &str) -> &str {
 }
 
 fn mistyped(kind: &TypeKind, value: &Value) -> String {
-    let types: Vec<JsonType> = match kind {
+    let mut types: Vec<JsonType> = match kind {
         TypeKind::Single(one) => vec![*one],
         TypeKind::Multiple(set) => set.iter().collect(),
     };
+    // "a string or null" reads better than the other way round.
+    types.sort_by_key(|one| matches!(one, JsonType::Null));
     let names: Vec<&str> = types.iter().map(|one| with_article(one.as_str())).collect();
     let mut message = format!("must be {}, not {}", names.join(" or "), shown(value));
     if let Value::String(text) = value {
@@ -242,7 +257,12 @@ fn mistyped(kind: &TypeKind, value: &Value) -> String {
 }
 
 /// A union that nothing fits: where only one branch can be meant, what is wrong with that; else what each branch asks for.
-fn alternatives(schema: &Value, error: &ValidationError<'_>, path: &str, context: &[Vec<ValidationError<'static>>]) -> Vec<Issue> {
+fn alternatives(
+    documents: Documents<'_>,
+    error: &ValidationError<'_>,
+    path: &str,
+    context: &[Vec<ValidationError<'static>>],
+) -> Vec<Issue> {
     let here = error.instance_path().as_str();
     let is_other = |branch: &[ValidationError<'static>]| {
         branch.iter().any(|inner| {
@@ -259,11 +279,11 @@ fn alternatives(schema: &Value, error: &ValidationError<'_>, path: &str, context
     };
     let meant: Vec<&Vec<ValidationError<'static>>> = context.iter().filter(|branch| !branch.is_empty() && !is_other(branch)).collect();
     if let [branch] = meant.as_slice() {
-        return branch.iter().flat_map(|inner| describe(schema, inner)).collect();
+        return branch.iter().flat_map(|inner| describe(documents, inner)).collect();
     }
     // `anyOf: [{"type": "integer"}, {"type": "null"}]` reads as one list of types.
     let shown_branches = context.iter().filter_map(|branch| branch.first()).map(|inner| {
-        let issue = describe(schema, inner).into_iter().next().unwrap_or_else(|| Issue::root("fits"));
+        let issue = describe(documents, inner).into_iter().next().unwrap_or_else(|| Issue::root("fits"));
         let relative = issue.path.strip_prefix(path).unwrap_or(&issue.path).trim_start_matches('.').to_owned();
         if relative.is_empty() { issue.message } else { format!("{relative} {}", issue.message) }
     });
@@ -292,7 +312,7 @@ fn nearest_option(value: &Value, options: &[Value]) -> String {
 /// The option that a slip of the pen or another case style would turn into `given`.
 fn nearest<'o>(given: &str, options: impl Iterator<Item = &'o str>) -> Option<&'o str> {
     let given = folded(given);
-    let allowed = given.chars().count() / 4 + 1;
+    let allowed = (given.chars().count() + 1) / 3;
     options
         .map(|option| (distance(&given, &folded(option), allowed), option))
         .filter(|(distance, _)| *distance <= allowed)

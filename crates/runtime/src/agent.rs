@@ -1,0 +1,544 @@
+//! The agent: who acts. Instructions, a model, tools and policy.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use toolwright_core::{Author, CallId, CallOpening, CallOrigin, Input, Message, RunCause, RunLimits, ThreadId, ToolSpec};
+use toolwright_tool::{EnvSource, Identity, Need, StateMap, Tool};
+
+use crate::approvals::Approvals;
+use crate::clock::{Clock, SystemClock};
+use crate::dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, Dispatch, GRACE};
+use crate::driver::NextRun;
+use crate::error::AgentError;
+use crate::memory::MemoryStore;
+use crate::model::{Model, ModelRequest, ModelResolver, ModelSettings, ModelStream, ModelInfo};
+use crate::registry::Registry;
+use crate::stage::{Stage, StageKind, Stages};
+use crate::store::Store;
+use crate::thread::{Reply, RunStream, ThreadHandle};
+
+/// What a model reads when an agent has no instructions (sdk-runtime 2).
+pub const DEFAULT_INSTRUCTIONS: &str = "You are a helpful assistant.";
+/// How long a model may be silent before the step fails.
+pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Model resolvers that come with a type: how a crate that bundles models installs its own.
+pub trait InstalledResolvers: 'static {
+    /// The resolvers, first asked first.
+    fn resolvers() -> Vec<Arc<dyn ModelResolver>>;
+}
+
+/// No resolvers: models are given as values, or with [`AgentBuilder::resolver`].
+#[derive(Clone, Copy, Debug)]
+pub enum NoResolvers {}
+
+impl InstalledResolvers for NoResolvers {
+    fn resolvers() -> Vec<Arc<dyn ModelResolver>> {
+        Vec::new()
+    }
+}
+
+pub(crate) struct AgentInner {
+    pub(crate) name: Arc<str>,
+    pub(crate) instructions: Arc<str>,
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) settings: Arc<ModelSettings>,
+    pub(crate) dispatch: Arc<Dispatch>,
+    pub(crate) tools: Arc<[Arc<ToolSpec>]>,
+    pub(crate) limits: RunLimits,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) model_timeout: Duration,
+    pub(crate) run_state_missing: Vec<(String, Need)>,
+}
+
+/// An agent. Cheap to clone.
+pub struct Agent<R = NoResolvers> {
+    pub(crate) inner: Arc<AgentInner>,
+    resolvers: PhantomData<fn() -> R>,
+}
+
+impl<R> Clone for Agent<R> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), resolvers: PhantomData }
+    }
+}
+
+impl<R> std::fmt::Debug for Agent<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("name", &self.inner.name).field("tools", &self.inner.dispatch.registry.len()).finish_non_exhaustive()
+    }
+}
+
+impl<R: InstalledResolvers> Agent<R> {
+    /// Begins one; see [`AgentBuilder`].
+    pub fn builder() -> AgentBuilder<R> {
+        AgentBuilder::new()
+    }
+}
+
+impl<R> Agent<R> {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its tools, in registration order.
+    pub fn tools(&self) -> &Registry {
+        &self.inner.dispatch.registry
+    }
+
+    /// What is known of its model.
+    pub fn model(&self) -> ModelInfo {
+        self.inner.model.info()
+    }
+
+    /// Sends to a new thread and waits for the end of the run. Each send starts from an empty history (sdk-runtime AGT-6).
+    pub async fn send(&self, input: impl Into<Input>) -> Result<Reply, AgentError> {
+        self.new_thread().send(input).await
+    }
+
+    /// Sends to a new thread; a stream of events that can be awaited for the reply.
+    pub fn stream(&self, input: impl Into<Input>) -> RunStream {
+        self.new_thread().stream(input)
+    }
+
+    /// The thread of an id; it need not exist yet.
+    pub fn thread(&self, id: impl Into<Arc<str>>) -> ThreadHandle {
+        ThreadHandle::new(Arc::clone(&self.inner), ThreadId::new(id))
+    }
+
+    /// A thread with an id of its own.
+    pub fn new_thread(&self) -> ThreadHandle {
+        ThreadHandle::new(Arc::clone(&self.inner), Ok(crate::random::thread_id()))
+    }
+
+    /// Decisions that somebody has to make, on any of the store's threads.
+    pub fn approvals(&self) -> Approvals {
+        Approvals::new(Arc::clone(&self.inner))
+    }
+
+    /// Calls one tool directly, through the same gate as a model's call, in a thread of its own. `arguments` is the JSON text.
+    pub async fn invoke(&self, tool: &str, arguments: &str) -> Result<Reply, AgentError> {
+        self.new_thread().invoke(tool, arguments).await
+    }
+}
+
+/// An agent being made. Every option has a default but the model.
+pub struct AgentBuilder<R = NoResolvers> {
+    name: Arc<str>,
+    instructions: Arc<str>,
+    model: Option<ModelChoice>,
+    resolvers: Vec<Arc<dyn ModelResolver>>,
+    settings: ModelSettings,
+    registry: Registry,
+    stages: Stages,
+    state: StateMap,
+    run_state: Vec<(std::any::TypeId, &'static str)>,
+    env: Arc<dyn EnvSource>,
+    limits: RunLimits,
+    timeout: Duration,
+    grace: Duration,
+    result_limit: usize,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    model_timeout: Duration,
+    errors: Vec<AgentError>,
+    installed: PhantomData<fn() -> R>,
+}
+
+/// A model: a value, or a name for the resolvers.
+pub enum ModelChoice {
+    /// A model.
+    Value(Arc<dyn Model>),
+    /// A name such as `openai/gpt-5`.
+    Named(String),
+    /// What the environment asks for.
+    FromEnv,
+}
+
+impl From<&str> for ModelChoice {
+    fn from(name: &str) -> Self {
+        Self::Named(name.to_owned())
+    }
+}
+
+impl From<String> for ModelChoice {
+    fn from(name: String) -> Self {
+        Self::Named(name)
+    }
+}
+
+impl<M: Model> From<M> for ModelChoice {
+    fn from(model: M) -> Self {
+        Self::Value(Arc::new(model))
+    }
+}
+
+struct ProcessEnv;
+
+impl EnvSource for ProcessEnv {
+    fn get(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+/// Stands in where an agent is never asked to speak: `invoke` needs no model.
+struct Unset;
+
+impl Model for Unset {
+    fn info(&self) -> ModelInfo {
+        ModelInfo::new("none", "none")
+    }
+
+    fn stream(&self, _request: ModelRequest) -> ModelStream {
+        let error = crate::model::ModelError::new("none", &AgentError::NoModel.to_string());
+        Box::pin(futures_util::stream::once(std::future::ready(Err(error))))
+    }
+}
+
+impl<R: InstalledResolvers> AgentBuilder<R> {
+    fn new() -> Self {
+        Self {
+            name: Arc::from("agent"),
+            instructions: Arc::from(DEFAULT_INSTRUCTIONS),
+            model: None,
+            resolvers: R::resolvers(),
+            settings: ModelSettings::default(),
+            registry: Registry::new(),
+            stages: Stages::default(),
+            state: StateMap::default(),
+            run_state: Vec::new(),
+            env: Arc::new(ProcessEnv),
+            limits: RunLimits::default(),
+            timeout: DEFAULT_TIMEOUT,
+            grace: GRACE,
+            result_limit: DEFAULT_RESULT_LIMIT,
+            store: Arc::new(MemoryStore::new()),
+            clock: Arc::new(SystemClock),
+            model_timeout: DEFAULT_MODEL_TIMEOUT,
+            errors: Vec::new(),
+            installed: PhantomData,
+        }
+    }
+
+    /// What it is called in events; `agent` by default.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Its model: a value implementing [`Model`], or a name such as `openai/gpt-5` or `local`.
+    #[must_use]
+    pub fn model(mut self, model: impl Into<ModelChoice>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+
+    /// The model that the environment asks for: `TOOLWRIGHT_MODEL`, else the first provider whose key is set.
+    #[must_use]
+    pub fn model_from_env(mut self) -> Self {
+        self.model = Some(ModelChoice::FromEnv);
+        self
+    }
+
+    /// One more source of models by name, asked before the others.
+    #[must_use]
+    pub fn resolver(mut self, resolver: impl ModelResolver) -> Self {
+        self.resolvers.insert(0, Arc::new(resolver));
+        self
+    }
+
+    /// What the model reads first.
+    #[must_use]
+    pub fn instructions(mut self, instructions: impl Into<Arc<str>>) -> Self {
+        self.instructions = instructions.into();
+        self
+    }
+
+    /// Sampling settings.
+    #[must_use]
+    pub fn settings(mut self, settings: ModelSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// One more tool.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Self {
+        if let Err(error) = self.registry.register(tool) {
+            self.errors.push(error.into());
+        }
+        self
+    }
+
+    /// More tools, in this order.
+    #[must_use]
+    pub fn tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        tools.into_iter().fold(self, Self::tool)
+    }
+
+    /// A value that tools take with `State<T>`; one of each type.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        if let Err(error) = self.state.insert(value) {
+            self.errors.push(error.into());
+        }
+        self
+    }
+
+    /// Says that each run brings a value of this type along, with `thread.with_state(...)`.
+    #[must_use]
+    pub fn run_state<T: Send + Sync + 'static>(mut self) -> Self {
+        self.run_state.push((std::any::TypeId::of::<T>(), std::any::type_name::<T>()));
+        self
+    }
+
+    /// Where tools' environment values come from; the process's environment by default.
+    #[must_use]
+    pub fn env(mut self, source: impl EnvSource + 'static) -> Self {
+        self.env = Arc::new(source);
+        self
+    }
+
+    /// A stage of the gate.
+    #[must_use]
+    pub fn stage(mut self, kind: StageKind, stage: impl Stage) -> Self {
+        self.stages.add(kind, Arc::new(stage));
+        self
+    }
+
+    /// How many model calls a run may take, pauses included; 10 by default.
+    #[must_use]
+    pub fn max_steps(mut self, steps: u32) -> Self {
+        self.limits.max_steps = steps;
+        self
+    }
+
+    /// How many bodies run side by side; unbounded by default, 1 is strictly one after another (sdk-tools 5.1).
+    #[must_use]
+    pub fn tool_concurrency(mut self, limit: u32) -> Self {
+        self.limits.tool_concurrency = Some(limit);
+        self
+    }
+
+    /// How often the same call may give the same result in a row before the run is stopped; 5 by default, `None` is never.
+    #[must_use]
+    pub fn max_repeats(mut self, repeats: Option<u32>) -> Self {
+        self.limits.max_repeats = repeats;
+        self
+    }
+
+    /// How long a tool may take where it does not say; 120 s by default.
+    #[must_use]
+    pub fn tool_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long a body that was told to stop may take to end; 5 s by default.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// The longest tool result, in characters; 100,000 by default.
+    #[must_use]
+    pub fn result_limit(mut self, characters: usize) -> Self {
+        self.result_limit = characters;
+        self
+    }
+
+    /// How long the model may be silent before the step fails; 300 s by default.
+    #[must_use]
+    pub fn model_timeout(mut self, timeout: Duration) -> Self {
+        self.model_timeout = timeout;
+        self
+    }
+
+    /// Where journals live; in memory by default.
+    #[must_use]
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Arc::new(store);
+        self
+    }
+
+    /// Where the time comes from; the system by default.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The agent, or the first thing that is wrong.
+    pub fn build(self) -> Result<Agent<R>, AgentError> {
+        let model = self.resolve()?;
+        self.build_with(model)
+    }
+
+    /// An agent that only calls tools directly, with [`Agent::invoke`]: it needs no model.
+    pub fn build_without_model(self) -> Result<Agent<R>, AgentError> {
+        self.build_with(Arc::new(Unset))
+    }
+
+    fn build_with(mut self, model: Arc<dyn Model>) -> Result<Agent<R>, AgentError> {
+        if !self.errors.is_empty() {
+            return Err(self.errors.remove(0));
+        }
+        check_limits(&self.limits)?;
+        check_settings(&self.settings)?;
+        let (mut missing, mut of_runs) = (Vec::new(), Vec::new());
+        for tool in self.registry.iter() {
+            for need in tool.requirements().needs() {
+                let Need::State { id, type_name } = need else { continue };
+                if self.run_state.iter().any(|(declared, _)| declared == id) {
+                    of_runs.push((tool.name().to_string(), need.clone()));
+                } else if !self.state.contains_id(*id) && !tool.state().contains_id(*id) {
+                    missing.push((tool.name().to_string(), short(type_name)));
+                }
+            }
+        }
+        if !missing.is_empty() {
+            return Err(AgentError::MissingState { missing });
+        }
+        let tools = self.registry.specs();
+        let dispatch = Dispatch {
+            registry: self.registry,
+            stages: self.stages,
+            agent: Arc::clone(&self.name),
+            state: self.state,
+            env: self.env,
+            timeout: self.timeout,
+            grace: self.grace,
+            result_limit: self.result_limit,
+        };
+        let inner = AgentInner {
+            name: self.name,
+            instructions: self.instructions,
+            model,
+            settings: Arc::new(self.settings),
+            dispatch: Arc::new(dispatch),
+            tools,
+            limits: self.limits,
+            store: self.store,
+            clock: self.clock,
+            model_timeout: self.model_timeout,
+            run_state_missing: of_runs,
+        };
+        Ok(Agent { inner: Arc::new(inner), resolvers: PhantomData })
+    }
+
+    fn resolve(&self) -> Result<Arc<dyn Model>, AgentError> {
+        let name = match &self.model {
+            None => return Err(AgentError::NoModel),
+            Some(ModelChoice::Value(model)) => return Ok(Arc::clone(model)),
+            Some(ModelChoice::Named(name)) => name.clone(),
+            Some(ModelChoice::FromEnv) => self.resolvers.iter().find_map(|resolver| resolver.from_env()).ok_or(AgentError::NoModel)?,
+        };
+        match self.resolvers.iter().find_map(|resolver| resolver.resolve(&name)) {
+            Some(resolved) => Ok(resolved?),
+            None => Err(AgentError::Model(unknown_model(&name, &self.resolvers))),
+        }
+    }
+}
+
+fn unknown_model(name: &str, resolvers: &[Arc<dyn ModelResolver>]) -> crate::model::ResolveError {
+    let known: Vec<String> = resolvers.iter().flat_map(|resolver| resolver.known()).collect();
+    let message = if known.is_empty() {
+        format!("no source of models by name is installed, so `{name}` is not found; give a model value, or a resolver with `.resolver(...)`")
+    } else {
+        format!("the model `{name}` is not known; use one of {}", known.join(", "))
+    };
+    crate::model::ResolveError { message, code: "TOOLWRIGHT_PROVIDER_UNKNOWN" }
+}
+
+/// `demo::clients::WeatherClient` is `WeatherClient` to the author of the builder.
+fn short(type_name: &str) -> String {
+    let base = type_name.split('<').next().unwrap_or(type_name);
+    base.rsplit("::").next().unwrap_or(base).to_owned()
+}
+
+pub(crate) fn check_limits(limits: &RunLimits) -> Result<(), AgentError> {
+    let invalid = |field: &str, fix: &str| AgentError::Invalid { field: field.to_owned(), given: "0".to_owned(), fix: fix.to_owned() };
+    if limits.max_steps == 0 {
+        return Err(invalid("max_steps", "give a whole number of at least 1"));
+    }
+    if limits.tool_concurrency == Some(0) {
+        return Err(invalid("tool_concurrency", "give a whole number of at least 1, or leave it out for no limit"));
+    }
+    if limits.max_repeats == Some(0) {
+        return Err(invalid("max_repeats", "give a whole number of at least 1, or `None` for no limit"));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_settings(settings: &ModelSettings) -> Result<(), AgentError> {
+    let within = |name: &str, value: Option<f64>, low: f64, high: f64| match value {
+        Some(value) if !(low..=high).contains(&value) => Err(AgentError::Invalid {
+            field: format!("settings.{name}"),
+            given: value.to_string(),
+            fix: format!("give a number from {low} to {high}"),
+        }),
+        _ => Ok(()),
+    };
+    within("temperature", settings.temperature, 0.0, 2.0)?;
+    within("top_p", settings.top_p, 0.0, 1.0)?;
+    within("frequency_penalty", settings.frequency_penalty, -2.0, 2.0)?;
+    within("presence_penalty", settings.presence_penalty, -2.0, 2.0)?;
+    if settings.max_tokens == Some(0) {
+        let fix = "give a whole number of at least 1".to_owned();
+        return Err(AgentError::Invalid { field: "settings.max_tokens".to_owned(), given: "0".to_owned(), fix });
+    }
+    Ok(())
+}
+
+/// What starts a run: new input, or a call that no model asked for.
+pub(crate) enum Start {
+    Input(Vec<Message>),
+    Call(CallOpening),
+    GoOn,
+}
+
+impl Start {
+    pub(crate) fn cause(&self) -> RunCause {
+        match self {
+            Self::Input(_) => RunCause::Input,
+            Self::Call(_) => RunCause::Invocation,
+            Self::GoOn => RunCause::Resume,
+        }
+    }
+
+    pub(crate) fn call(tool: Arc<str>, arguments: &str, id: CallId) -> Self {
+        Self::Call(CallOpening { call: id, tool, origin: CallOrigin::Client, parent: None, arguments: Some(arguments.into()), sequential: false })
+    }
+}
+
+/// Input as messages, checked: not empty, balanced, no role that only the runtime writes.
+pub(crate) fn checked_input(input: Input) -> Result<Vec<Message>, AgentError> {
+    if input.0.iter().all(|message| message.items.is_empty()) {
+        return Err(AgentError::MissingInput);
+    }
+    let transcript: toolwright_core::Transcript = input.0.iter().cloned().collect();
+    transcript.check_balance().map_err(|error| AgentError::Unbalanced { problem: error.to_string() })?;
+    let results_by_others = input.0.iter().any(|message| message.author != Author::Tool && message.results().next().is_some());
+    if results_by_others {
+        return Err(AgentError::Unbalanced { problem: "only a message of the author `tool` holds results".to_owned() });
+    }
+    Ok(input.0)
+}
+
+pub(crate) fn next_run(inner: &AgentInner, limits: RunLimits, principal: Option<&Identity>, metadata: Map<String, Value>) -> NextRun {
+    NextRun {
+        id: crate::random::run_id(),
+        agent: Arc::clone(&inner.name),
+        limits,
+        principal: principal.and_then(|who| serde_json::to_value(who).ok()),
+        metadata,
+    }
+}
+

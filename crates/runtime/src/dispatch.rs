@@ -1,0 +1,612 @@
+//! The one dispatch: every path to a tool's body goes through here, in the order this file reads.
+//!
+//! [`Dispatch::gate`] takes a call to a verdict; [`Dispatch::execute`] runs a cleared call's body to its one result.
+//! Nothing else in this workspace begins a body (invariant 5).
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{FutureExt, StreamExt};
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use toolwright_core::args::{Arguments, Repair, RepairNote};
+use toolwright_core::{
+    ApprovalAsk, ApprovalId, ArgsState, CallId, Decision, DecisionVerdict, Ending, Failure, Issue, Outcome, Part, RunId, ThreadId, ToolFailure,
+    ToolFailureKind, ToolOutput, Transcript, Verdict,
+};
+use toolwright_tool::{Approval, ApprovalOutcome, ContextParts, EnvSource, Identity, NeedsApproval, Running, Snapshots, StateMap, Tool, ToolContext, ToolError};
+
+use crate::driver::{Executed, GateOutcome};
+use crate::registry::Registry;
+use crate::stage::{Check, GateCall, StageKind, Stages};
+
+/// How long a body may take where its tool does not say (invariant 13).
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a body that was told to stop may take to end before it is dropped (invariant 13).
+pub const GRACE: Duration = Duration::from_secs(5);
+/// The longest result, in characters, where neither tool nor agent says.
+pub const DEFAULT_RESULT_LIMIT: usize = 100_000;
+
+/// What an agent's dispatch goes by.
+#[derive(Clone)]
+pub(crate) struct Dispatch {
+    pub(crate) registry: Registry,
+    pub(crate) stages: Stages,
+    pub(crate) agent: Arc<str>,
+    pub(crate) state: StateMap,
+    pub(crate) env: Arc<dyn EnvSource>,
+    pub(crate) timeout: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) result_limit: usize,
+}
+
+/// What is the same for every call of a run.
+#[derive(Clone)]
+pub(crate) struct RunFacts {
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) run: Option<RunId>,
+    pub(crate) principal: Option<Arc<Identity>>,
+    pub(crate) state: StateMap,
+    pub(crate) cancelled: CancellationToken,
+}
+
+/// A call before the gate.
+pub(crate) struct GateRequest {
+    pub(crate) call: CallId,
+    pub(crate) tool: Arc<str>,
+    pub(crate) written: Arc<str>,
+    pub(crate) args_state: ArgsState,
+    /// Why whatever wrote the call wants it confirmed.
+    pub(crate) ask: Option<String>,
+    /// After a decision: what was asked, what was decided, and the arguments it was about.
+    pub(crate) decided: Option<(ApprovalAsk, Decision, Arc<str>)>,
+    /// How often a decision was asked for.
+    pub(crate) asked: u32,
+    /// Bodies of this tool begun in this run.
+    pub(crate) calls_in_run: u32,
+    /// The transcript before the calling turn.
+    pub(crate) messages: Transcript,
+    pub(crate) run: RunFacts,
+}
+
+/// A cleared call.
+pub(crate) struct ExecuteRequest {
+    pub(crate) call: CallId,
+    pub(crate) tool: Arc<str>,
+    pub(crate) arguments: Arc<str>,
+    pub(crate) attempt: u32,
+    pub(crate) decision: Option<Decision>,
+    /// How often this tool asked for another try in this run.
+    pub(crate) retries_in_run: u32,
+    pub(crate) messages: Transcript,
+    pub(crate) run: RunFacts,
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) snapshots: Arc<dyn Snapshots>,
+}
+
+struct NoSnapshots;
+
+impl Snapshots for NoSnapshots {
+    fn show(&self, _snapshot: Value) {}
+}
+
+/// A call that does not go on: its verdict, and its result unless somebody has to decide first.
+struct Stopped {
+    verdict: Verdict,
+    outcome: Option<Outcome>,
+}
+
+impl Stopped {
+    fn refused(failure: ToolFailure) -> Self {
+        let failure = Arc::new(failure);
+        Self { verdict: Verdict::Refuse { failure: Arc::clone(&failure) }, outcome: Some(Outcome::Failed { failure }) }
+    }
+
+    fn answered(output: ToolOutput) -> Self {
+        let output = Arc::new(output);
+        Self { verdict: Verdict::Answer { output: Arc::clone(&output) }, outcome: Some(Outcome::Done { output }) }
+    }
+
+    fn ends_run(ending: Ending) -> Self {
+        Self { verdict: Verdict::EndRun { ending }, outcome: None }
+    }
+
+    /// A stage that throws ends the run with an error.
+    fn threw(stage: &str, error: &ToolError) -> Self {
+        Self::ends_run(Ending::Error { failure: thrown(stage, error) })
+    }
+}
+
+fn thrown(stage: &str, error: &ToolError) -> Failure {
+    Failure {
+        name: error.name().to_owned(),
+        message: format!("the hook `{stage}` failed: {}", error.message()),
+        code: Some("TOOLWRIGHT_AGENT_EXECUTION_FAILED".to_owned()),
+    }
+}
+
+impl Dispatch {
+    /// Takes a call through the gate: resolve, read, hooks, rules, guardrails, the tool's own say, the mode, approval.
+    pub(crate) async fn gate(&self, request: GateRequest) -> GateOutcome {
+        let id = request.call.to_string();
+        let Some(tool) = self.registry.get(&request.tool) else {
+            let mut failure = self.not_found(&request.tool);
+            failure.tool_call_id = Some(id);
+            let shown = object_text(&request.written);
+            return GateOutcome {
+                arguments: shown,
+                repairs: Vec::new(),
+                read_only: false,
+                verdict: Verdict::Refuse { failure: Arc::new(failure.clone()) },
+                settled: Some(Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None }),
+            };
+        };
+        let read_only = tool.spec().annotations.read_only();
+        let arguments = match read_arguments(tool, &request) {
+            Ok(arguments) => arguments,
+            Err(issues) => {
+                let mut failure = ToolFailure::validation(tool.name().as_str(), issues);
+                failure.tool_call_id = Some(id);
+                let cx = self.context(tool, &request, Arc::new(empty_arguments(tool)));
+                let settled = self.after_hooks(tool, &cx, request.decided.is_some(), Outcome::failed(failure.clone())).await;
+                return GateOutcome {
+                    arguments: object_text(&request.written),
+                    repairs: Vec::new(),
+                    read_only,
+                    verdict: Verdict::Refuse { failure: Arc::new(failure) },
+                    settled: Some(settled),
+                };
+            }
+        };
+        let mut cx = self.context(tool, &request, Arc::new(arguments));
+        let passed = self.stages_and_approval(tool, &mut cx, &request).await;
+        let args = cx.args();
+        let shown = Some((Arc::clone(args.text()), Arc::from(args.sha256_hex())));
+        let repairs: Vec<RepairNote> = args.repairs().to_vec();
+        match passed {
+            Ok(()) => GateOutcome { arguments: shown, repairs, read_only, verdict: Verdict::Run, settled: None },
+            Err(Stopped { verdict, outcome }) => {
+                let settled = match outcome {
+                    Some(mut outcome) => {
+                        if let Outcome::Failed { failure } = &mut outcome {
+                            Arc::make_mut(failure).tool_call_id = Some(id);
+                        }
+                        Some(self.after_hooks(tool, &cx, request.decided.is_some(), outcome).await)
+                    }
+                    None => None,
+                };
+                GateOutcome { arguments: shown, repairs, read_only, verdict, settled }
+            }
+        }
+    }
+
+    async fn stages_and_approval(&self, tool: &Tool, cx: &mut ToolContext, request: &GateRequest) -> Result<(), Stopped> {
+        let spec = tool.spec();
+        let name = spec.name.as_str();
+        let resumed = request.decided.is_some();
+
+        // Pre-call hooks, in registration order; later ones see what earlier ones rewrote.
+        for hook in self.stages.of(StageKind::Hook) {
+            let check = hook.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await.map_err(|error| Stopped::threw(hook.name(), &error))?;
+            match check {
+                Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
+                Check::Answer(output) => return Err(Stopped::answered(output)),
+                Check::Rewrite(value) => *cx = rewritten(tool, cx, value, hook.name(), resumed).map_err(Stopped::refused)?,
+                _ => {}
+            }
+        }
+
+        if let Some(limit) = spec.max_calls.filter(|limit| request.calls_in_run >= *limit) {
+            let calls = if limit == 1 { "1 call".to_owned() } else { format!("{limit} calls") };
+            return Err(Stopped::refused(ToolFailure::denied(name, Some(format!("its limit of {calls} a run is reached")))));
+        }
+
+        // Permission rules: the first that decides wins.
+        let mut ask: Option<Option<String>> = None;
+        let mut rule_decided = false;
+        for rule in self.stages.of(StageKind::Rule) {
+            let checked = rule.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await;
+            match checked.map_err(|error| Stopped::refused(error.to_failure(name)))? {
+                Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
+                Check::Allow => rule_decided = true,
+                Check::Ask(reason) => {
+                    rule_decided = true;
+                    ask = Some(reason);
+                }
+                _ => {}
+            }
+            if rule_decided {
+                break;
+            }
+        }
+
+        for guardrail in self.stages.of(StageKind::Guardrail) {
+            let checked = guardrail.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await;
+            match checked.map_err(|error| Stopped::threw(guardrail.name(), &error))? {
+                Check::EndRun(trip) => return Err(Stopped::ends_run(Ending::Guardrail { trip })),
+                Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
+                Check::Rewrite(value) => *cx = rewritten(tool, cx, value, guardrail.name(), resumed).map_err(Stopped::refused)?,
+                _ => {}
+            }
+        }
+
+        // The tool's own say: its refusal counts whatever a rule allowed; its ask only where no rule decided.
+        match self.own_say(tool, cx).await.map_err(|error| Stopped::refused(error.to_failure(name)))? {
+            ApprovalOutcome::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
+            ApprovalOutcome::Ask if !rule_decided => ask = Some(None),
+            _ => {}
+        }
+        if let Some(reason) = request.ask.as_ref().filter(|_| !rule_decided && !spec.annotations.read_only()) {
+            ask.get_or_insert(Some(reason.clone()));
+        }
+
+        // The mode, last: it may refuse or skip a pause, never un-deny.
+        for mode in self.stages.of(StageKind::Mode) {
+            let checked = mode.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await;
+            match checked.map_err(|error| Stopped::threw(mode.name(), &error))? {
+                Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
+                Check::Allow => ask = None,
+                Check::Ask(reason) => ask = Some(reason),
+                _ => {}
+            }
+        }
+
+        match (&request.decided, ask) {
+            // Decided: an ask counts as answered.
+            (Some((_, decision, _)), _) => match decision.verdict {
+                DecisionVerdict::Reject => Err(Stopped::refused(ToolFailure::rejected(name, decision.note.clone()))),
+                _ => Ok(()),
+            },
+            (None, Some(reason)) => {
+                let Some(thread) = &request.run.thread else {
+                    return Err(Stopped::refused(ToolFailure::denied(name, Some("nobody can be asked outside a thread".to_owned()))));
+                };
+                let approval = ApprovalId::of(thread, &request.call, request.asked + 1);
+                Err(Stopped { verdict: Verdict::Ask(ApprovalAsk { approval, reason, expires_at: None, detail: None }), outcome: None })
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    async fn own_say(&self, tool: &Tool, cx: &ToolContext) -> Result<ApprovalOutcome, ToolError> {
+        match tool.needs_approval() {
+            NeedsApproval::Never => Ok(ApprovalOutcome::Run),
+            NeedsApproval::Always => Ok(ApprovalOutcome::Ask),
+            NeedsApproval::Policy(policy) => {
+                let asked = AssertUnwindSafe(async { policy(cx.clone()).await }).catch_unwind().await;
+                asked.unwrap_or_else(|panic| Err(panicked(&*panic)))
+            }
+        }
+    }
+
+    /// Runs a cleared call's body to its one result: deadline, cancellation, snapshots, post-call hooks, bounded size.
+    pub(crate) async fn execute(&self, request: ExecuteRequest) -> Executed {
+        let Some(tool) = self.registry.get(&request.tool) else {
+            let mut failure = self.not_found(&request.tool);
+            failure.tool_call_id = Some(request.call.to_string());
+            return Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
+        };
+        let spec = tool.spec();
+        let body = match (spec.requires_sandbox, tool.sandboxed_body()) {
+            (false, _) => tool.body(),
+            (true, Some(sandboxed)) => sandboxed,
+            (true, None) => {
+                let message = format!("`{}` runs in a sandbox only, and it has no body for one", spec.name);
+                let failure = ToolFailure::new(ToolFailureKind::Sandbox, spec.name.as_str(), &message);
+                return Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
+            }
+        };
+        // The gate read this very text; reading it again gives the same value, and after a restart the first one is gone.
+        let args = match Arguments::of_compact(&request.arguments) {
+            Ok(args) => args,
+            Err(issues) => {
+                let failure = ToolFailure::validation(spec.name.as_str(), issues);
+                return Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
+            }
+        };
+        let approval = request.decision.as_ref().map(|decision| Approval { note: decision.note.clone(), by: decision.by.clone() });
+        let cx = ToolContext::new(ContextParts {
+            call_id: request.call.clone(),
+            tool: spec.name.to_shared(),
+            args: Arc::new(args),
+            messages: request.messages,
+            cancelled: request.cancelled.clone(),
+            thread: request.run.thread.clone(),
+            run: request.run.run.clone(),
+            agent: Arc::clone(&self.agent),
+            principal: request.run.principal.clone(),
+            approval,
+            attempt: request.attempt,
+            state: vec![request.run.state.clone(), self.state.clone(), tool.state().clone()],
+            env: Arc::clone(&self.env),
+            env_names: spec.env.iter().map(|need| need.name.clone()).collect(),
+            snapshots: request.snapshots,
+        });
+        let running = std::panic::catch_unwind(AssertUnwindSafe(|| body.begin(cx.clone())));
+        let timeout = spec.timeout.unwrap_or(self.timeout);
+        let limits = Limits { timeout, grace: self.grace, cancelled: request.cancelled };
+        let returned = match running {
+            Ok(running) => run_to_end(running, &cx, &limits).await,
+            Err(panic) => Err(panicked(&*panic)),
+        };
+        let (outcome, fatal) = match returned {
+            Ok(output) => (Outcome::done(output), None),
+            Err(error) => {
+                let mut failure = error.to_failure(spec.name.as_str());
+                failure.tool_call_id = Some(request.call.to_string());
+                if error.asks_for_retry() {
+                    grant_retry(&mut failure, spec.max_retries, request.retries_in_run);
+                }
+                let fatal = error.propagates().then(|| Failure {
+                    name: error.name().to_owned(),
+                    message: format!("the tool `{}` ended the run: {}", spec.name, error.message()),
+                    code: Some("TOOLWRIGHT_TOOL_EXECUTION_FAILED".to_owned()),
+                });
+                (Outcome::failed(failure), fatal)
+            }
+        };
+        let mut executed = self.after_hooks(tool, &cx, request.decision.is_some(), outcome).await;
+        executed.fatal = fatal.or(executed.fatal);
+        bound(&mut executed.outcome, spec.result_limit.unwrap_or(self.result_limit));
+        executed
+    }
+
+    /// Post-call hooks see every end, failures and refusals too, and may replace it. One that throws ends the run, and the
+    /// call keeps the result it had (field reports U-170).
+    async fn after_hooks(&self, tool: &Tool, cx: &ToolContext, resumed: bool, outcome: Outcome) -> Executed {
+        let mut executed = Executed { outcome, replaced_by: None, fatal: None };
+        for hook in self.stages.of(StageKind::Hook) {
+            let call = GateCall { spec: tool.spec(), cx, resumed_after_approval: resumed };
+            match hook.after(&call, &executed.outcome).await {
+                Ok(None) => {}
+                Ok(Some(replaced)) => {
+                    executed.outcome = replaced;
+                    executed.replaced_by = Some(hook.name().to_owned());
+                }
+                Err(error) => {
+                    executed.fatal.get_or_insert_with(|| thrown(hook.name(), &error));
+                }
+            }
+        }
+        executed
+    }
+
+    fn context(&self, tool: &Tool, request: &GateRequest, args: Arc<Arguments>) -> ToolContext {
+        let approval = request.decided.as_ref().map(|(_, decision, _)| Approval { note: decision.note.clone(), by: decision.by.clone() });
+        ToolContext::new(ContextParts {
+            call_id: request.call.clone(),
+            tool: tool.name().to_shared(),
+            args,
+            messages: request.messages.clone(),
+            cancelled: request.run.cancelled.clone(),
+            thread: request.run.thread.clone(),
+            run: request.run.run.clone(),
+            agent: Arc::clone(&self.agent),
+            principal: request.run.principal.clone(),
+            approval,
+            attempt: 1,
+            state: vec![request.run.state.clone(), self.state.clone(), tool.state().clone()],
+            env: Arc::clone(&self.env),
+            env_names: tool.spec().env.iter().map(|need| need.name.clone()).collect(),
+            snapshots: Arc::new(NoSnapshots),
+        })
+    }
+
+    fn not_found(&self, written: &str) -> ToolFailure {
+        let message = if self.registry.is_empty() {
+            format!("there is no tool `{written}`; this agent has no tools")
+        } else {
+            let names: Vec<String> = self.registry.closest(written, 10).iter().map(|name| format!("`{name}`")).collect();
+            let more = if self.registry.len() > names.len() { format!(" and {} more", self.registry.len() - names.len()) } else { String::new() };
+            format!("there is no tool `{written}`; there are {}{more}", names.join(", "))
+        };
+        ToolFailure::new(ToolFailureKind::NotFound, written, &message)
+    }
+}
+
+/// Parse, repair, validate, decode: all issues at once, with paths.
+fn read_arguments(tool: &Tool, request: &GateRequest) -> Result<Arguments, Vec<Issue>> {
+    let spec = tool.spec();
+    if request.args_state == ArgsState::Truncated {
+        let message = "the arguments were cut off before they were complete; send the call again with shorter arguments".to_owned();
+        return Err(vec![Issue { path: String::new(), message }]);
+    }
+    let repair = if spec.repair { Repair::On } else { Repair::Off };
+    let text = match &request.decided {
+        // What was approved runs, not what the model wrote; edited arguments are read like any others.
+        Some((_, Decision { verdict: DecisionVerdict::ApproveEdited { arguments }, .. }, _)) => arguments,
+        Some((_, _, gated)) => gated,
+        None => &request.written,
+    };
+    let arguments = toolwright_core::args::read(text, &spec.input, repair)?;
+    tool.body().check(arguments.value())?;
+    Ok(arguments)
+}
+
+/// A hook's or guardrail's arguments, read like any others. After an approval nothing may change what was approved.
+fn rewritten(tool: &Tool, cx: &ToolContext, value: Value, by: &str, resumed: bool) -> Result<ToolContext, ToolFailure> {
+    let spec = tool.spec();
+    let issue = |issue: Issue| Issue { path: issue.path, message: format!("{} (from `{by}`)", issue.message) };
+    let repair = if spec.repair { Repair::On } else { Repair::Off };
+    let checked = Arguments::from_value(value, &spec.input, repair).and_then(|args| tool.body().check(args.value()).map(|()| args));
+    let args = checked.map_err(|issues| ToolFailure::validation(spec.name.as_str(), issues.into_iter().map(issue).collect()))?;
+    if resumed && args.text() != cx.args().text() {
+        let message = "the arguments differ from those that were approved".to_owned();
+        return Err(ToolFailure::validation(spec.name.as_str(), vec![issue(Issue { path: String::new(), message })]));
+    }
+    let mut parts = cx.parts().clone();
+    parts.args = Arc::new(args);
+    Ok(ToolContext::new(parts))
+}
+
+/// The written text, if it is a JSON object: what `tool.start` shows of arguments that were refused.
+fn object_text(written: &str) -> Option<(Arc<str>, Arc<str>)> {
+    let args = Arguments::of_compact(written).ok().filter(|args| args.value().is_object())?;
+    let hash = Arc::from(args.sha256_hex());
+    Some((Arc::clone(args.text()), hash))
+}
+
+fn empty_arguments(_tool: &Tool) -> Arguments {
+    Arguments::empty()
+}
+
+struct Limits {
+    timeout: Duration,
+    grace: Duration,
+    cancelled: CancellationToken,
+}
+
+/// Why a body was told to stop.
+enum Stop {
+    Deadline,
+    Cancelled,
+}
+
+async fn run_to_end(running: Running, cx: &ToolContext, limits: &Limits) -> Result<ToolOutput, ToolError> {
+    let (body, blocking) = match running {
+        Running::Future(body) => (body, false),
+        Running::Blocking(prepare) => {
+            let body = async move {
+                let work = prepare.await?;
+                match tokio::task::spawn_blocking(work).await {
+                    Ok(returned) => returned,
+                    Err(error) if error.is_panic() => Err(panicked(&*error.into_panic())),
+                    Err(_) => Err(ToolError::new("the runtime stopped before the call ran").named("AbortError")),
+                }
+            };
+            (body.boxed(), true)
+        }
+        Running::Stream(mut items) => {
+            let cx = cx.clone();
+            let body = async move {
+                let mut last = None;
+                while let Some(item) = items.next().await {
+                    let snapshot = item?;
+                    cx.show(snapshot.clone());
+                    last = Some(snapshot);
+                }
+                // Nothing yielded is null (sdk-tools 8.1/4).
+                Ok(ToolOutput::json(last.unwrap_or(Value::Null)))
+            };
+            (body.boxed(), false)
+        }
+    };
+    let mut body = AssertUnwindSafe(body).catch_unwind();
+    let settle = |ended: Result<Result<ToolOutput, ToolError>, Box<dyn std::any::Any + Send>>| ended.unwrap_or_else(|panic| Err(panicked(&*panic)));
+    // Most bodies are done at once; only the others pay for timers.
+    if let std::task::Poll::Ready(ended) = futures_util::poll!(&mut body) {
+        return settle(ended);
+    }
+    let started = Instant::now();
+    let stop = tokio::select! {
+        biased;
+        ended = &mut body => return settle(ended),
+        () = limits.cancelled.cancelled() => Stop::Cancelled,
+        () = tokio::time::sleep(limits.timeout) => Stop::Deadline,
+    };
+    // Signal, grace, then the body is dropped (invariant 13).
+    limits.cancelled.cancel();
+    if let Ok(ended) = tokio::time::timeout(limits.grace, &mut body).await {
+        // It ended in time: what it says counts, unless it only passes the signal on as a failure.
+        let returned = settle(ended);
+        return match (returned, stop) {
+            (Ok(output), _) => Ok(output),
+            (Err(_), Stop::Cancelled) => Err(ToolError::new("the call was stopped because the run was; its outcome is unknown").named("AbortError")),
+            (Err(_), Stop::Deadline) => Err(timed_out(limits.timeout, false)),
+        };
+    }
+    tracing::warn!(tool = cx.tool_name(), call = %cx.call_id(), blocking, elapsed_ms = started.elapsed().as_millis() as u64, "a tool did not stop when told to and was dropped");
+    match stop {
+        Stop::Deadline => Err(timed_out(limits.timeout, blocking)),
+        Stop::Cancelled => {
+            let more = if blocking { " and it may still be running" } else { "" };
+            Err(ToolError::new(format!("the call was stopped because the run was; its outcome is unknown{more}")).named("AbortError"))
+        }
+    }
+}
+
+fn timed_out(timeout: Duration, still_running: bool) -> ToolError {
+    let more = if still_running { ", and it may still be running" } else { "" };
+    ToolError::new(format!("it did not finish within {} and was stopped; its outcome is unknown{more}", human(timeout))).named("TimeoutError")
+}
+
+fn human(duration: Duration) -> String {
+    if duration.as_millis().is_multiple_of(1000) { format!("{} s", duration.as_secs()) } else { format!("{} ms", duration.as_millis()) }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> ToolError {
+    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    ToolError::new(match said {
+        Some(said) => format!("it panicked: {said}"),
+        None => "it panicked".to_owned(),
+    })
+    .named("PanicError")
+}
+
+/// Says how many more tries there are; the last refusal says that there are none.
+fn grant_retry(failure: &mut ToolFailure, max: u32, used: u32) {
+    if used < max {
+        failure.retries_left = Some(max - used - 1);
+    } else {
+        failure.message = toolwright_core::bounded(&format!("{} (no tries are left; do not call it again)", failure.message), ToolFailure::MAX_MESSAGE);
+    }
+}
+
+/// Cuts what the model would read to `limit` characters and says what was cut.
+fn bound(outcome: &mut Outcome, limit: usize) {
+    let Outcome::Done { output } = outcome else { return };
+    let long = |part: &Part| match part {
+        Part::Text { text } => text.len(),
+        Part::Json { value } => json_len(value, limit),
+        _ => 0,
+    };
+    let total: usize = output.parts().iter().map(&long).sum();
+    if total <= limit {
+        return;
+    }
+    let output = Arc::make_mut(output);
+    let mut left = limit;
+    for part in output.parts_mut() {
+        let text = match part {
+            Part::Text { text } => std::mem::take(text),
+            Part::Json { value } => value.to_string(),
+            _ => continue,
+        };
+        let characters = text.chars().count();
+        if characters <= left {
+            left -= characters;
+            // A JSON part that fits stays JSON.
+            if let Part::Text { text: slot } = part {
+                *slot = text;
+            }
+            continue;
+        }
+        let kept: String = text.chars().take(left).collect();
+        *part = Part::Text { text: format!("{kept}\n[cut: {left} of {characters} characters are shown; ask for less, or for a part]") };
+        left = 0;
+    }
+}
+
+/// The length of a value's JSON, counted no further than needed to know that it is over `limit`.
+fn json_len(value: &Value, limit: usize) -> usize {
+    struct Counter {
+        written: usize,
+        limit: usize,
+    }
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.written += bytes.len();
+            if self.written > self.limit { Err(std::io::Error::other("long enough")) } else { Ok(bytes.len()) }
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter { written: 0, limit };
+    // The error only says that counting stopped early.
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.written
+}

@@ -1,0 +1,499 @@
+//! The driver: what to do about the core's actions, without an executor.
+//!
+//! [`Driver::step`] takes what completed and gives what to do now. Records come first: nothing that follows an
+//! [`Effect::Append`] may begin before the append is durable (invariant 3). The tokio shell and the simulator run this same
+//! code; what was running at a crash differs from what runs now by the driver's own set of keys.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use toolwright_core::{
+    AbortReason, Action, ApprovalAsk, ApprovalId, CallId, CallItem, CallOpening, CallOrigin, CallState, Failure, FinishReason, Item, Key,
+    Message, Misfit, OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, Side, Thread, ThreadId, Timestamp, ToolFailure,
+    ToolFailureKind, Verdict,
+};
+
+use crate::model::{ModelError, ModelReply};
+use crate::store::InboxItem;
+
+/// What the driver has to know about tools, by name.
+pub trait ToolFacts: Send + Sync {
+    /// The registered name that `written` means; `None` if there is none.
+    fn resolve(&self, written: &str) -> Option<Arc<str>>;
+
+    /// Whether the tool is a barrier in its batch.
+    fn is_sequential(&self, tool: &str) -> bool;
+
+    /// What happens to a call that had begun when the process died.
+    fn after_interrupt(&self, tool: &str) -> OnInterrupt;
+}
+
+/// What the gate found about a call.
+#[derive(Clone, Debug)]
+pub struct GateOutcome {
+    /// The arguments that would run, compact, with their hash; absent if they could not be read.
+    pub arguments: Option<(Arc<str>, Arc<str>)>,
+    /// What was repaired in them.
+    pub repairs: Vec<toolwright_core::args::RepairNote>,
+    /// Whether the tool says that it only reads.
+    pub read_only: bool,
+    /// What the gate found.
+    pub verdict: Verdict,
+    /// The result of a call that does not run, as post-call hooks left it.
+    pub settled: Option<Executed>,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug)]
+pub struct Executed {
+    /// Its one result.
+    pub outcome: Outcome,
+    /// The hook that replaced it.
+    pub replaced_by: Option<String>,
+    /// The failure that ends the run with it.
+    pub fatal: Option<Failure>,
+}
+
+/// Something the driver had started, or was waiting for, has come.
+#[derive(Debug)]
+pub enum Completion {
+    /// The model replied, or failed.
+    Model {
+        /// The step.
+        step: u32,
+        /// What came.
+        result: Result<ModelReply, ModelError>,
+    },
+    /// The gate is done with a call.
+    Gated {
+        /// The call.
+        call: CallId,
+        /// What it found.
+        outcome: Box<GateOutcome>,
+    },
+    /// A body ended.
+    Executed {
+        /// The call.
+        call: CallId,
+        /// How.
+        executed: Box<Executed>,
+    },
+    /// The inbox has something.
+    Posted {
+        /// The item's position.
+        position: u64,
+        /// The item.
+        item: InboxItem,
+    },
+    /// The run's own handle asks it to stop.
+    Cancel {
+        /// Why.
+        reason: AbortReason,
+        /// The text that a model in mid-reply has streamed so far.
+        partial: Option<String>,
+    },
+}
+
+/// Something to do now.
+#[derive(Debug)]
+pub enum Effect {
+    /// Make these durable before anything that follows.
+    Append(Vec<Arc<Record>>),
+    /// Ask the model.
+    Ask {
+        /// The step.
+        step: u32,
+    },
+    /// Take a call through the gate.
+    Gate {
+        /// The call.
+        call: CallId,
+    },
+    /// Begin a call's body.
+    Execute {
+        /// The call.
+        call: CallId,
+        /// From 1.
+        attempt: u32,
+    },
+    /// Tell what stands under the key to stop.
+    Cancel(Key),
+    /// The thread rests: the run is done, or somebody has to decide.
+    Rest,
+}
+
+/// Drives one thread.
+pub struct Driver {
+    thread: Thread,
+    facts: Arc<dyn ToolFacts>,
+    in_flight: HashSet<Key>,
+    told_to_stop: HashSet<Key>,
+    batch: Vec<Arc<Record>>,
+    next_run: Option<NextRun>,
+    inbox_through: u64,
+    #[cfg(feature = "planted-bugs")]
+    bug: Option<crate::planted::Bug>,
+}
+
+/// What a run that has to start is started with.
+#[derive(Clone, Debug)]
+pub struct NextRun {
+    /// Its id.
+    pub id: RunId,
+    /// The agent's name.
+    pub agent: Arc<str>,
+    /// Its limits.
+    pub limits: RunLimits,
+    /// Who it acts for.
+    pub principal: Option<serde_json::Value>,
+    /// The application's own data.
+    pub metadata: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Driver {
+    /// Drives `thread`; `next_run` starts when decisions ask for a run.
+    pub fn new(thread: Thread, facts: Arc<dyn ToolFacts>, next_run: NextRun) -> Self {
+        Self {
+            thread,
+            facts,
+            in_flight: HashSet::new(),
+            told_to_stop: HashSet::new(),
+            batch: Vec::new(),
+            next_run: Some(next_run),
+            inbox_through: 0,
+            #[cfg(feature = "planted-bugs")]
+            bug: None,
+        }
+    }
+
+    /// With a bug that the simulator has to find.
+    #[cfg(feature = "planted-bugs")]
+    #[must_use]
+    pub fn with_bug(mut self, bug: crate::planted::Bug) -> Self {
+        self.bug = Some(bug);
+        if bug == crate::planted::Bug::ResultOutOfOrder {
+            self.thread.plant_completion_order();
+        }
+        self
+    }
+
+    /// The thread as folded so far, records on their way to the store included.
+    pub fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// How far the inbox is taken; belongs into the next append.
+    pub fn inbox_through(&self) -> u64 {
+        self.inbox_through
+    }
+
+    /// Opens the thread if it is new.
+    pub fn open(&mut self, id: &ThreadId, now: Timestamp) -> Result<(), Misfit> {
+        if self.thread.id().is_some() {
+            return Ok(());
+        }
+        let agent = self.next_run.as_ref().map_or_else(|| Arc::from(""), |run| Arc::clone(&run.agent));
+        let version = toolwright_core::RECORD_VERSION;
+        self.record(RecordBody::ThreadOpened { thread: id.clone(), version, agent, parent: None }, now)
+    }
+
+    /// Starts a run with new input.
+    pub fn start(&mut self, cause: RunCause, messages: Vec<Message>, now: Timestamp) -> Result<(), Misfit> {
+        let Some(run) = self.next_run.take() else { return Ok(()) };
+        self.record_in(
+            Some(run.id),
+            RecordBody::RunStarted { cause, agent: run.agent, limits: run.limits, principal: run.principal, metadata: run.metadata },
+            now,
+        )?;
+        for message in messages {
+            self.record(RecordBody::MessageAdded { message: Arc::new(message) }, now)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a call that no model asked for.
+    pub fn open_call(&mut self, opening: CallOpening, now: Timestamp) -> Result<(), Misfit> {
+        self.record(RecordBody::CallOpened(opening), now)
+    }
+
+    /// Takes what completed, gives what to do now. Without a completion: what is outstanding, as after a restart.
+    pub fn step(&mut self, completion: Option<Completion>, now: Timestamp) -> Result<Vec<Effect>, Misfit> {
+        let mut external = Vec::new();
+        if let Some(completion) = completion {
+            #[cfg(feature = "planted-bugs")]
+            if let (Some(crate::planted::Bug::RerunOfARecordedCall), Completion::Executed { call, .. }) = (self.bug, &completion) {
+                external.push(Effect::Execute { call: call.clone(), attempt: 1 });
+            }
+            self.take(completion, now)?;
+        }
+        loop {
+            let mut recorded = false;
+            for action in self.thread.next() {
+                match self.attend(&action, now)? {
+                    Attended::Recorded => {
+                        // The state has moved: ask again.
+                        recorded = true;
+                        break;
+                    }
+                    Attended::Start(effect) => external.push(effect),
+                    Attended::Nothing => {}
+                }
+            }
+            if !recorded {
+                break;
+            }
+        }
+        let mut effects = Vec::with_capacity(external.len() + 1);
+        if !self.batch.is_empty() {
+            effects.push(Effect::Append(std::mem::take(&mut self.batch)));
+        }
+        effects.append(&mut external);
+        #[cfg(feature = "planted-bugs")]
+        if self.bug == Some(crate::planted::Bug::BodyBeforeRecord) {
+            // The planted bug: the body begins before its record is durable.
+            effects.sort_by_key(|effect| !matches!(effect, Effect::Execute { .. }));
+        }
+        if self.thread.run().is_none() && self.thread.next().is_empty() {
+            effects.push(Effect::Rest);
+        }
+        Ok(effects)
+    }
+
+    fn attend(&mut self, action: &Action, now: Timestamp) -> Result<Attended, Misfit> {
+        if let Some(body) = self.thread.record_for(action) {
+            self.record(body, now)?;
+            return Ok(Attended::Recorded);
+        }
+        let key = action.key();
+        match action {
+            Action::StartRun(cause) => {
+                if self.next_run.is_none() {
+                    return Ok(Attended::Nothing);
+                }
+                self.start(cause.clone(), Vec::new(), now)?;
+                Ok(Attended::Recorded)
+            }
+            Action::AskModel { step } if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::Ask { step: *step })),
+            Action::Gate(call) if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::Gate { call: call.clone() })),
+            Action::Execute { call, begun } if !self.in_flight.contains(&key) => self.begin(call, *begun, key, now),
+            Action::Cancel(stopping) if self.in_flight.contains(stopping) && self.told_to_stop.insert(stopping.clone()) => {
+                if matches!(stopping, Key::Ask(_)) {
+                    // Nobody waits for a model that was told to stop; what it still says is dropped.
+                    self.in_flight.remove(stopping);
+                }
+                Ok(Attended::Start(Effect::Cancel(stopping.clone())))
+            }
+            _ => Ok(Attended::Nothing),
+        }
+    }
+
+    /// A body has to begin; or it began in a process that is gone, and its tool says what then.
+    fn begin(&mut self, call: &CallId, begun: bool, key: Key, now: Timestamp) -> Result<Attended, Misfit> {
+        let Some(open) = self.thread.call(call) else { return Ok(Attended::Nothing) };
+        let tool = Arc::clone(&open.tool);
+        let attempt = open.attempts + 1;
+        if begun {
+            if self.thread.run().is_some_and(|run| run.ending.is_some()) {
+                return self.outcome_unknown(call, &tool, "the run ended", now);
+            }
+            match self.facts.after_interrupt(&tool) {
+                OnInterrupt::Rerun => {}
+                OnInterrupt::Fail => return self.outcome_unknown(call, &tool, "the process stopped while it ran", now),
+                OnInterrupt::Ask => return self.ask_after_interrupt(call, now),
+            }
+        }
+        let arguments = begun.then(|| open.gated.as_ref().map(|gated| Arc::clone(&gated.text))).flatten();
+        self.record(RecordBody::CallExecuting { call: call.clone(), tool, attempt, arguments }, now)?;
+        self.in_flight.insert(key);
+        Ok(Attended::Start(Effect::Execute { call: call.clone(), attempt }))
+    }
+
+    fn outcome_unknown(&mut self, call: &CallId, tool: &Arc<str>, why: &str, now: Timestamp) -> Result<Attended, Misfit> {
+        let message = format!("`{tool}` was interrupted: {why}; its outcome is unknown, so check before trying again");
+        let mut failure = ToolFailure::new(ToolFailureKind::Execution, &**tool, &message).named("InterruptedError");
+        failure.tool_call_id = Some(call.to_string());
+        let executed = Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
+        self.record_done(call, executed, now)?;
+        Ok(Attended::Recorded)
+    }
+
+    fn ask_after_interrupt(&mut self, call: &CallId, now: Timestamp) -> Result<Attended, Misfit> {
+        let (Some(open), Some(thread)) = (self.thread.call(call), self.thread.id()) else { return Ok(Attended::Nothing) };
+        let ask = ApprovalAsk {
+            approval: ApprovalId::of(thread, call, open.asked + 1),
+            reason: Some("outcome unknown: the process stopped while this call ran; approving runs it again".to_owned()),
+            expires_at: None,
+            detail: None,
+        };
+        let body = RecordBody::CallGated {
+            call: call.clone(),
+            tool: Arc::clone(&open.tool),
+            arguments: open.gated.as_ref().map(|gated| Arc::clone(&gated.text)),
+            sha256: open.gated.as_ref().map(|gated| Arc::clone(&gated.sha256)),
+            repairs: Vec::new(),
+            resumed: true,
+            parent: open.parent.clone(),
+            read_only: false,
+            verdict: Verdict::Ask(ask),
+        };
+        self.record(body, now)?;
+        Ok(Attended::Recorded)
+    }
+
+    fn take(&mut self, completion: Completion, now: Timestamp) -> Result<(), Misfit> {
+        match completion {
+            Completion::Model { step, result } => {
+                // What nobody waits for any more is dropped.
+                if !self.in_flight.remove(&Key::Ask(step)) {
+                    return Ok(());
+                }
+                match result {
+                    Ok(reply) => self.record_reply(step, reply, now),
+                    Err(error) => {
+                        let failure = Failure { name: "ModelError".to_owned(), message: error.to_string(), code: Some(error.code().to_owned()) };
+                        self.record(RecordBody::ModelFailed { step, failure }, now)
+                    }
+                }
+            }
+            Completion::Gated { call, outcome } => {
+                if !self.in_flight.remove(&Key::Gate(call.clone())) {
+                    return Ok(());
+                }
+                self.record_gated(&call, *outcome, now)
+            }
+            Completion::Executed { call, executed } => {
+                if !self.in_flight.remove(&Key::Execute(call.clone())) {
+                    return Ok(());
+                }
+                self.record_done(&call, *executed, now)
+            }
+            Completion::Posted { position, item } => {
+                self.inbox_through = self.inbox_through.max(position);
+                self.take_posted(item, now)
+            }
+            Completion::Cancel { reason, partial } => self.cancel(reason, partial, now),
+        }
+    }
+
+    fn take_posted(&mut self, item: InboxItem, now: Timestamp) -> Result<(), Misfit> {
+        match item {
+            InboxItem::Decision { approval, call, sha256, decision } => {
+                #[cfg(feature = "planted-bugs")]
+                if self.bug == Some(crate::planted::Bug::LostDecision) && self.thread.run().is_some() {
+                    return Ok(());
+                }
+                // A decision that nobody waits for, or about other arguments, changes nothing.
+                let fits = self
+                    .thread
+                    .waiting_for(&approval)
+                    .is_some_and(|open| open.id == call && open.gated.as_ref().is_some_and(|gated| gated.sha256 == sha256));
+                if !fits {
+                    return Ok(());
+                }
+                self.record(RecordBody::CallDecided { approval, call, sha256, decision }, now)
+            }
+            InboxItem::Cancel { reason } => self.cancel(reason, None, now),
+        }
+    }
+
+    fn cancel(&mut self, reason: AbortReason, partial: Option<String>, now: Timestamp) -> Result<(), Misfit> {
+        if self.thread.run().is_none_or(|run| run.ending.is_some()) {
+            return Ok(());
+        }
+        // What a model had said when it was stopped stays: people saw it.
+        let step = self.thread.step();
+        if let Some(text) = partial.filter(|text| !text.is_empty())
+            && self.in_flight.contains(&Key::Ask(step))
+        {
+            let reply = ModelReply { items: vec![Item::text(text)], finish: FinishReason::Aborted, usage: None, model: None };
+            self.in_flight.remove(&Key::Ask(step));
+            self.record_reply(step, reply, now)?;
+        }
+        self.record(RecordBody::RunCancelled { reason }, now)
+    }
+
+    fn record_reply(&mut self, step: u32, mut reply: ModelReply, now: Timestamp) -> Result<(), Misfit> {
+        self.thread.assign_ids(step, &mut reply.items);
+        let calls: Vec<CallOpening> = reply
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                Item::ToolCall(call) => Some(self.opening_of(call)),
+                _ => None,
+            })
+            .collect();
+        let finish = match reply.finish {
+            // Some providers say "stop" although they called tools (field reports A-13).
+            FinishReason::Stop | FinishReason::Unknown if !calls.is_empty() => FinishReason::ToolCalls,
+            finish => finish,
+        };
+        let message = Message { author: toolwright_core::Author::of_side(&Side::A), items: reply.items, metadata: serde_json::Map::new() };
+        let model = reply.model.map_or_else(|| Arc::from(""), Arc::from);
+        self.record(RecordBody::ModelReplied { step, message: Arc::new(message), calls, finish, usage: reply.usage, model }, now)
+    }
+
+    fn opening_of(&self, call: &CallItem) -> CallOpening {
+        let tool = self.facts.resolve(&call.name).unwrap_or_else(|| Arc::from(call.name.as_str()));
+        let sequential = self.facts.is_sequential(&tool);
+        CallOpening { call: call.call_id.clone(), tool, origin: CallOrigin::Model, parent: None, arguments: None, sequential }
+    }
+
+    fn record_gated(&mut self, call: &CallId, outcome: GateOutcome, now: Timestamp) -> Result<(), Misfit> {
+        let Some(open) = self.thread.call(call) else { return Ok(()) };
+        // A run that ended meanwhile has given the call its result.
+        if matches!(open.state, CallState::Done) {
+            return Ok(());
+        }
+        let resumed = matches!(open.state, CallState::Decided(..));
+        let (arguments, sha256) = outcome.arguments.map_or((None, None), |(text, sha256)| (Some(text), Some(sha256)));
+        let body = RecordBody::CallGated {
+            call: call.clone(),
+            tool: Arc::clone(&open.tool),
+            arguments,
+            sha256,
+            repairs: outcome.repairs,
+            resumed,
+            parent: open.parent.clone(),
+            read_only: outcome.read_only,
+            verdict: outcome.verdict,
+        };
+        self.record(body, now)?;
+        match outcome.settled {
+            Some(settled) => self.record_done(call, settled, now),
+            None => Ok(()),
+        }
+    }
+
+    fn record_done(&mut self, call: &CallId, executed: Executed, now: Timestamp) -> Result<(), Misfit> {
+        let Some(open) = self.thread.call(call) else { return Ok(()) };
+        let duration_ms = open.started_at.map(|started| now.millis_since(started));
+        let body = RecordBody::CallDone {
+            call: call.clone(),
+            tool: Arc::clone(&open.tool),
+            outcome: executed.outcome,
+            duration_ms,
+            replaced_by: executed.replaced_by,
+            fatal: executed.fatal,
+        };
+        self.told_to_stop.remove(&Key::Execute(call.clone()));
+        self.record(body, now)
+    }
+
+    fn record(&mut self, body: RecordBody, now: Timestamp) -> Result<(), Misfit> {
+        let run = self.thread.run().map(|run| run.id.clone());
+        self.record_in(run, body, now)
+    }
+
+    fn record_in(&mut self, run: Option<RunId>, body: RecordBody, now: Timestamp) -> Result<(), Misfit> {
+        let record = Record { seq: self.thread.head().next(), at: now, run, body };
+        self.thread.apply(&record)?;
+        self.batch.push(Arc::new(record));
+        Ok(())
+    }
+}
+
+enum Attended {
+    Recorded,
+    Start(Effect),
+    Nothing,
+}

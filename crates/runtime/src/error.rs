@@ -1,0 +1,149 @@
+//! What an agent fails with.
+
+use toolwright_core::{Failure, Misfit, RunId, ThreadId};
+
+use crate::model::ResolveError;
+use crate::registry::RegistryError;
+use crate::store::StoreError;
+
+/// What an agent, or one of its runs, fails with. One sentence each, a stable code, and a hint where there is one.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// No model was given.
+    #[error("no model is set; use `.model(\"provider/name\")`, `.model_from_env()`, or `.model(\"local\")` with the feature `local`")]
+    NoModel,
+    /// A model's name did not lead to a model.
+    #[error(transparent)]
+    Model(#[from] ResolveError),
+    /// An option has a value that can't be used.
+    #[error("{field} is {given}; {fix}")]
+    Invalid {
+        /// The option.
+        field: String,
+        /// What was given.
+        given: String,
+        /// What to do.
+        fix: String,
+    },
+    /// A tool could not be registered.
+    #[error(transparent)]
+    Tool(#[from] RegistryError),
+    /// Tools need state that is not there; every one of them is listed.
+    #[error("{}", missing_sentence(.missing))]
+    MissingState {
+        /// Tool and type.
+        missing: Vec<(String, String)>,
+    },
+    /// Two states of one type.
+    #[error(transparent)]
+    DuplicateState(#[from] toolwright_tool::DuplicateState),
+    /// A thread id outside the grammar.
+    #[error(transparent)]
+    ThreadId(#[from] toolwright_core::InvalidThreadId),
+    /// There is nothing to send.
+    #[error("the input is empty; send a text, parts or messages")]
+    MissingInput,
+    /// Messages brought along are not balanced.
+    #[error("the messages can't be taken over: {problem}")]
+    Unbalanced {
+        /// What is wrong.
+        problem: String,
+    },
+    /// Calls of the thread wait for decisions; nothing may slip past them.
+    #[error("the thread {thread} waits for a decision on {approvals}; decide, or cancel the thread, before sending more")]
+    AwaitingApproval {
+        /// The thread.
+        thread: ThreadId,
+        /// The decisions' ids, listed.
+        approvals: String,
+    },
+    /// An interrupted run has to go on first.
+    #[error("the last run of the thread {thread} was interrupted; call `resume()` before sending more")]
+    Interrupted {
+        /// The thread.
+        thread: ThreadId,
+    },
+    /// There is nothing to go on with.
+    #[error("the thread {thread} has nothing to resume; its last run is done and nobody decided anything since")]
+    NothingToResume {
+        /// The thread.
+        thread: ThreadId,
+    },
+    /// No such decision is pending.
+    #[error("no decision {approval} is pending; list the pending ones with `approvals().pending()`")]
+    ApprovalNotFound {
+        /// What was asked for.
+        approval: String,
+    },
+    /// Somebody else decided first.
+    #[error("{approval} was decided before{}", .by.as_ref().map(|by| format!(", by {by}")).unwrap_or_default())]
+    ApprovalConflict {
+        /// The decision's id.
+        approval: String,
+        /// Who was first, where that is known.
+        by: Option<String>,
+    },
+    /// The thread has a record of a kind this version does not know.
+    #[error("the thread {thread} has a record of the kind `{kind}`, which this version does not know; move it with a version that does")]
+    UnknownRecord {
+        /// The thread.
+        thread: ThreadId,
+        /// The kind.
+        kind: String,
+    },
+    /// The run failed.
+    #[error("{}", .failure.message)]
+    Run {
+        /// The run.
+        run: RunId,
+        /// Why.
+        failure: Failure,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal does not fit together.
+    #[error("the journal is damaged: {0}")]
+    Journal(#[from] Misfit),
+    /// The async runtime stopped in mid-run.
+    #[error("the run was dropped because the async runtime stopped; call `resume()` to go on")]
+    RuntimeStopped,
+}
+
+fn missing_sentence(missing: &[(String, String)]) -> String {
+    let needs: Vec<String> = missing.iter().map(|(tool, state)| format!("tool `{tool}` needs State<{state}>")).collect();
+    let mut types: Vec<&str> = missing.iter().map(|(_, state)| state.as_str()).collect();
+    types.dedup();
+    let gives: Vec<String> = types.iter().map(|state| format!("`.state(...)` with a {state}")).collect();
+    format!("{}; add {} to the builder", needs.join(", "), gives.join(" and "))
+}
+
+impl AgentError {
+    /// The stable code; messages may change, codes don't.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::NoModel => "TOOLWRIGHT_CONFIG_MISSING_PROVIDER",
+            Self::Model(error) => error.code,
+            Self::Invalid { .. } | Self::Tool(_) | Self::MissingState { .. } | Self::DuplicateState(_) | Self::Unbalanced { .. } => {
+                "TOOLWRIGHT_CONFIG_INVALID"
+            }
+            Self::ThreadId(_) => "TOOLWRIGHT_SESSION_ID_INVALID",
+            Self::MissingInput => "TOOLWRIGHT_CONFIG_MISSING_INPUT",
+            Self::AwaitingApproval { .. } => "TOOLWRIGHT_SESSION_AWAITING_APPROVAL",
+            Self::Interrupted { .. } => "TOOLWRIGHT_SESSION_TURN_PENDING",
+            Self::NothingToResume { .. } => "TOOLWRIGHT_CHECKPOINT_NOT_FOUND",
+            Self::ApprovalNotFound { .. } => "TOOLWRIGHT_APPROVAL_NOT_FOUND",
+            Self::ApprovalConflict { .. } => "TOOLWRIGHT_APPROVAL_CONFLICT",
+            Self::UnknownRecord { .. } | Self::Journal(_) => "TOOLWRIGHT_SESSION_FILE_CORRUPT",
+            Self::Run { failure, .. } => failure.code.as_deref().unwrap_or("TOOLWRIGHT_AGENT_EXECUTION_FAILED"),
+            Self::Store(error) => error.code(),
+            Self::RuntimeStopped => "TOOLWRIGHT_AGENT_EXECUTION_FAILED",
+        }
+    }
+
+    /// Whether the caller's configuration or usage is at fault, rather than a run.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::Run { .. } | Self::Store(_) | Self::Journal(_) | Self::RuntimeStopped)
+    }
+}

@@ -1,0 +1,164 @@
+//! What is live about a thread that is being moved: how far its journal is, and what has no record yet.
+//!
+//! The driver writes here and never waits for readers; a reader that falls behind finds merged text and the last snapshots,
+//! so a slow one costs bounded memory (invariant 14).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::watch;
+use toolwright_core::{CallId, Seq};
+
+/// Snapshots kept for readers that are behind. Beyond that the oldest go; each replaces the one before anyway.
+const SNAPSHOTS_KEPT: usize = 256;
+
+/// What a stretch of a model's reply is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stretch {
+    Text,
+    Reasoning,
+    Input { index: u32, name: Option<String> },
+}
+
+/// A snapshot of a running call.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) number: u64,
+    pub(crate) after: Seq,
+    pub(crate) call: CallId,
+    pub(crate) tool: Arc<str>,
+    pub(crate) index: u64,
+    pub(crate) output: Value,
+}
+
+#[derive(Default)]
+struct Live {
+    head: Seq,
+    /// The reply of the open step so far, in stretches of one kind.
+    step: u32,
+    step_after: Seq,
+    stretches: Vec<(Stretch, String)>,
+    snapshots: VecDeque<Snapshot>,
+    next_snapshot: u64,
+    closed: bool,
+}
+
+/// See the module.
+pub(crate) struct Hub {
+    live: Mutex<Live>,
+    changes: watch::Sender<u64>,
+}
+
+/// Where a reader stands in the live part.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cursor {
+    pub(crate) step: u32,
+    pub(crate) stretch: usize,
+    pub(crate) offset: usize,
+    pub(crate) snapshot: u64,
+}
+
+/// What a reader has not seen of the live part.
+#[derive(Debug, Default)]
+pub(crate) struct Unseen {
+    pub(crate) step: u32,
+    pub(crate) step_after: Seq,
+    /// New text by stretch, with the stretch's index and the offset its text ends at.
+    pub(crate) stretches: Vec<(usize, Stretch, String, usize)>,
+    pub(crate) snapshots: Vec<Snapshot>,
+    pub(crate) closed: bool,
+}
+
+impl Hub {
+    pub(crate) fn new(head: Seq) -> Self {
+        Self { live: Mutex::new(Live { head, ..Live::default() }), changes: watch::Sender::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|version| *version = version.wrapping_add(1));
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The journal goes on to `head`, durably.
+    pub(crate) fn appended(&self, head: Seq) {
+        self.lock().head = head;
+        self.changed();
+    }
+
+    /// A model is being asked for `step`.
+    pub(crate) fn step_begins(&self, step: u32) {
+        let mut live = self.lock();
+        live.step = step;
+        live.step_after = live.head;
+        live.stretches.clear();
+    }
+
+    /// The model said more.
+    pub(crate) fn said(&self, step: u32, stretch: Stretch, text: &str) {
+        let mut live = self.lock();
+        if live.step != step || text.is_empty() {
+            return;
+        }
+        match live.stretches.last_mut() {
+            Some((there, so_far)) if same_stretch(there, &stretch) => so_far.push_str(text),
+            _ => live.stretches.push((stretch, text.to_owned())),
+        }
+        drop(live);
+        self.changed();
+    }
+
+    /// The text of the open step so far.
+    pub(crate) fn text_so_far(&self) -> String {
+        self.lock().stretches.iter().filter(|(stretch, _)| *stretch == Stretch::Text).map(|(_, text)| text.as_str()).collect()
+    }
+
+    /// A running call shows a snapshot.
+    pub(crate) fn shown(&self, call: &CallId, tool: &Arc<str>, index: u64, output: Value) {
+        let mut live = self.lock();
+        let (number, after) = (live.next_snapshot, live.head);
+        live.next_snapshot += 1;
+        if live.snapshots.len() >= SNAPSHOTS_KEPT {
+            live.snapshots.pop_front();
+        }
+        live.snapshots.push_back(Snapshot { number, after, call: call.clone(), tool: Arc::clone(tool), index, output });
+        drop(live);
+        self.changed();
+    }
+
+    /// Nobody moves the thread any more.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed();
+    }
+
+    /// What a reader at `cursor` has not seen.
+    pub(crate) fn unseen(&self, cursor: &Cursor) -> Unseen {
+        let live = self.lock();
+        let (from, offset) = if cursor.step == live.step { (cursor.stretch, cursor.offset) } else { (0, 0) };
+        let mut stretches = Vec::new();
+        for (index, (stretch, text)) in live.stretches.iter().enumerate().skip(from) {
+            let offset = if index == from { offset } else { 0 };
+            let new = text.get(offset..).unwrap_or_default();
+            if !new.is_empty() {
+                stretches.push((index, stretch.clone(), new.to_owned(), text.len()));
+            }
+        }
+        let snapshots = live.snapshots.iter().filter(|snapshot| snapshot.number >= cursor.snapshot).cloned().collect();
+        Unseen { step: live.step, step_after: live.step_after, stretches, snapshots, closed: live.closed }
+    }
+}
+
+fn same_stretch(a: &Stretch, b: &Stretch) -> bool {
+    match (a, b) {
+        (Stretch::Input { index: left, .. }, Stretch::Input { index: right, .. }) => left == right,
+        (a, b) => a == b,
+    }
+}

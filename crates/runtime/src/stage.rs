@@ -1,0 +1,87 @@
+//! The gate's stages: what hooks, rules, guardrails and modes plug into.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use toolwright_core::{GuardrailTrip, Outcome, ToolOutput, ToolSpec};
+use toolwright_tool::{ToolContext, ToolError};
+
+/// Where in the gate a stage stands. The order is the order of this list; the tool's own `needs_approval` stands between
+/// guardrails and the mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StageKind {
+    /// Pre-call hooks: may deny, answer, or rewrite.
+    Hook,
+    /// Permission rules: the first one that decides wins.
+    Rule,
+    /// Tool guardrails: may end the run or rewrite.
+    Guardrail,
+    /// The permission mode: last, and can never un-deny.
+    Mode,
+}
+
+/// What a stage says about a call.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Check {
+    /// Nothing.
+    Pass,
+    /// The call may run without asking. Takes back an ask of `needs_approval`, never a refusal.
+    Allow,
+    /// Somebody has to decide.
+    Ask(Option<String>),
+    /// The call does not run.
+    Deny(Option<String>),
+    /// The result is this; the body does not run. Hooks only.
+    Answer(ToolOutput),
+    /// Other arguments, which are read and validated like the model's. Hooks and guardrails only.
+    Rewrite(Value),
+    /// The run ends. Guardrails only.
+    EndRun(GuardrailTrip),
+}
+
+/// A call as a stage sees it.
+pub struct GateCall<'a> {
+    /// The tool.
+    pub spec: &'a Arc<ToolSpec>,
+    /// The call's facts; `args()` are those that would run.
+    pub cx: &'a ToolContext,
+    /// Whether a person has approved the call, and the gate runs once more.
+    pub resumed_after_approval: bool,
+}
+
+/// A stage of the gate.
+///
+/// An error ends the run: a hook that throws is not a refusal and not a yes (invariant 8).
+pub trait Stage: Send + Sync + 'static {
+    /// What messages call it.
+    fn name(&self) -> &str;
+
+    /// Looks at a call before it runs.
+    fn check<'a>(&'a self, call: &'a GateCall<'a>) -> BoxFuture<'a, Result<Check, ToolError>>;
+
+    /// Looks at a call's end, failures included, and may replace it. Hooks only.
+    fn after<'a>(&'a self, _call: &'a GateCall<'a>, _outcome: &'a Outcome) -> BoxFuture<'a, Result<Option<Outcome>, ToolError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
+/// The stages of an agent, each kind in registration order.
+#[derive(Clone, Default)]
+pub(crate) struct Stages {
+    all: Arc<Vec<(StageKind, Arc<dyn Stage>)>>,
+}
+
+impl Stages {
+    pub(crate) fn add(&mut self, kind: StageKind, stage: Arc<dyn Stage>) {
+        let all = Arc::make_mut(&mut self.all);
+        // Stable: stages of one kind keep their order.
+        let at = all.partition_point(|(there, _)| *there <= kind);
+        all.insert(at, (kind, stage));
+    }
+
+    pub(crate) fn of(&self, kind: StageKind) -> impl Iterator<Item = &Arc<dyn Stage>> {
+        self.all.iter().filter(move |(there, _)| *there == kind).map(|(_, stage)| stage)
+    }
+}

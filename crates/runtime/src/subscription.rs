@@ -1,0 +1,222 @@
+//! A subscription to a thread's events: the journal's, and what is live between them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use toolwright_core::{Event, EventKind, Record, RecordBody, RunId, Seq, Timestamp, project};
+
+use crate::clock::Clock;
+use crate::hub::{Cursor, Hub, Snapshot, Stretch, Unseen};
+use crate::store::{Store, StoreError};
+
+const PAGE: usize = 256;
+
+/// Reads a thread's events in order, replayed and then live, without gap or repeat.
+pub(crate) struct Subscription {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    thread: toolwright_core::ThreadId,
+    hub: Arc<Hub>,
+    changes: watch::Receiver<u64>,
+    /// The last record seen.
+    position: Seq,
+    cursor: Cursor,
+    /// The last step whose reply was read from the journal.
+    replied_through: u32,
+    /// What of the open step's reply was delivered live.
+    delivered: Delivered,
+    run: RunId,
+    seq: u64,
+    queue: VecDeque<Event>,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Delivered {
+    step: u32,
+    text: usize,
+    reasoning: usize,
+    reasoning_open: bool,
+    reasoning_text: String,
+}
+
+impl Subscription {
+    /// Events of `run`, from the record after `after`.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        thread: toolwright_core::ThreadId,
+        hub: Arc<Hub>,
+        run: RunId,
+        after: Seq,
+    ) -> Self {
+        let changes = hub.subscribe();
+        Self {
+            store,
+            clock,
+            thread,
+            hub,
+            changes,
+            position: after,
+            cursor: Cursor::default(),
+            replied_through: 0,
+            delivered: Delivered::default(),
+            run,
+            seq: 0,
+            queue: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    /// The next event; `None` after `run.done`, or when nobody moves the thread any more.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, StoreError> {
+        loop {
+            if let Some(event) = self.queue.pop_front() {
+                return Ok(Some(event));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            // Seen first, so that a change during the reading wakes the next round.
+            self.changes.borrow_and_update();
+            let records = self.store.read(&self.thread, self.position, PAGE).await?;
+            let full = records.len() == PAGE;
+            let unseen = self.hub.unseen(&self.cursor);
+            let closed = unseen.closed;
+            self.merge(&records, unseen, full);
+            if self.queue.is_empty() && !full && !self.ended {
+                if closed && records.is_empty() {
+                    return Ok(None);
+                }
+                if records.is_empty() && self.changes.changed().await.is_err() {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, records: &[Arc<Record>], unseen: Unseen, more: bool) {
+        let mut snapshots = unseen.snapshots.into_iter().peekable();
+        for record in records {
+            while let Some(snapshot) = snapshots.next_if(|snapshot| snapshot.after < record.seq) {
+                self.show(snapshot);
+            }
+            self.replay(record);
+            if self.ended {
+                return;
+            }
+        }
+        if more {
+            return;
+        }
+        // What is live belongs after every record read, unless a record it follows was not read yet.
+        if unseen.step_after <= self.position && unseen.step > self.replied_through {
+            for (index, stretch, text, end) in unseen.stretches {
+                self.say(unseen.step, index, &stretch, text, end);
+            }
+        }
+        while let Some(snapshot) = snapshots.next_if(|snapshot| snapshot.after <= self.position) {
+            self.show(snapshot);
+        }
+    }
+
+    fn replay(&mut self, record: &Record) {
+        self.position = record.seq;
+        if record.run.as_ref() != Some(&self.run) {
+            return;
+        }
+        let live = match &record.body {
+            RecordBody::ModelReplied { step, .. } => {
+                let live = self.delivered.step == *step && (self.delivered.text > 0 || self.delivered.reasoning > 0 || self.delivered.reasoning_open);
+                self.replied_through = *step;
+                live
+            }
+            _ => false,
+        };
+        for kind in project(record) {
+            let kind = if live { self.remainder(kind) } else { Some(kind) };
+            if let Some(kind) = kind {
+                let ends = matches!(kind, EventKind::RunDone { .. });
+                let position = kind.is_durable().then_some(record.seq);
+                self.push(kind, record.at, position);
+                if ends {
+                    self.ended = true;
+                }
+            }
+        }
+        if live {
+            self.delivered = Delivered::default();
+        }
+    }
+
+    /// What is left to say of a reply that was partly delivered live.
+    fn remainder(&mut self, kind: EventKind) -> Option<EventKind> {
+        match kind {
+            EventKind::ReasoningStart {} => None,
+            EventKind::ReasoningDelta { text } => {
+                if !self.delivered.reasoning_open {
+                    return None;
+                }
+                // Blocks are joined by blank lines in the record and were not when they were streamed: lengths only agree for one block.
+                let rest = text.get(self.delivered.reasoning..).filter(|rest| !rest.is_empty())?.to_owned();
+                self.delivered.reasoning_text.push_str(&rest);
+                Some(EventKind::ReasoningDelta { text: rest })
+            }
+            EventKind::ReasoningDone { text, tokens } => {
+                std::mem::take(&mut self.delivered.reasoning_open).then_some(EventKind::ReasoningDone { text, tokens })
+            }
+            EventKind::TextDelta { text } => {
+                let rest = text.get(self.delivered.text..).unwrap_or_default();
+                (!rest.is_empty()).then(|| EventKind::TextDelta { text: rest.to_owned() })
+            }
+            kind => Some(kind),
+        }
+    }
+
+    fn say(&mut self, step: u32, index: usize, stretch: &Stretch, text: String, end: usize) {
+        let at = self.clock.now();
+        if self.delivered.step != step {
+            self.delivered = Delivered { step, ..Delivered::default() };
+        }
+        if *stretch != Stretch::Reasoning && self.delivered.reasoning_open {
+            self.delivered.reasoning_open = false;
+            let text = std::mem::take(&mut self.delivered.reasoning_text);
+            self.push(EventKind::ReasoningDone { text, tokens: None }, at, None);
+        }
+        self.cursor.step = step;
+        self.cursor.stretch = index;
+        self.cursor.offset = end;
+        match stretch {
+            Stretch::Text => {
+                self.delivered.text += text.len();
+                self.push(EventKind::TextDelta { text }, at, None);
+            }
+            Stretch::Reasoning => {
+                if !self.delivered.reasoning_open {
+                    self.delivered.reasoning_open = true;
+                    self.push(EventKind::ReasoningStart {}, at, None);
+                }
+                self.delivered.reasoning += text.len();
+                self.delivered.reasoning_text.push_str(&text);
+                self.push(EventKind::ReasoningDelta { text }, at, None);
+            }
+            Stretch::Input { index, name } => {
+                self.push(EventKind::ToolInputDelta { index: *index, tool_name: name.clone(), text }, at, None);
+            }
+        }
+    }
+
+    fn show(&mut self, snapshot: Snapshot) {
+        self.cursor.snapshot = snapshot.number + 1;
+        let at = self.clock.now();
+        let kind = EventKind::ToolPartial { tool_call_id: snapshot.call, tool_name: snapshot.tool, index: snapshot.index, output: snapshot.output };
+        self.push(kind, at, None);
+    }
+
+    fn push(&mut self, kind: EventKind, timestamp: Timestamp, position: Option<Seq>) {
+        let seq = self.seq;
+        self.seq += 1;
+        self.queue.push_back(Event { run_id: self.run.clone(), seq, timestamp, position, subagent: None, kind });
+    }
+}

@@ -50,7 +50,6 @@ fn a_schema_is_checked_when_it_is_made() {
     assert!(refused(deep).contains("128 levels"));
 }
 
-// case: rust-reports D-52
 #[test]
 fn a_tool_without_parameters_has_a_type() {
     assert_eq!(Schema::new(json!({})).unwrap().as_value(), &json!({"type": "object"}));
@@ -59,9 +58,6 @@ fn a_tool_without_parameters_has_a_type() {
     assert_eq!(schema.as_value().to_string(), r#"{"properties":{"b":{},"a":{}},"type":"object"}"#);
 }
 
-// case: field-reports 29
-// case: field-reports 31
-// case: field-reports 32
 #[test]
 fn references_are_followed_and_recursion_ends() {
     let schema = Schema::new(json!({

@@ -80,6 +80,7 @@ fn the_2020_12_suite_holds() {
                 if issues.is_empty()
                     && test["data"].is_object()
                     && let Ok(tool) = Schema::new(group["schema"].clone())
+                    && tool.is_valid(&test["data"])
                 {
                     let read = Arguments::from_value(test["data"].clone(), &tool, Repair::On);
                     assert!(read.is_ok(), "{name}: {description}: {}: {read:?}", test["description"]);

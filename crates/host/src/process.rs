@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 /// A program to run to its end.
 #[derive(Clone, Debug)]
 pub struct Program {
-    program: OsString,
+    name: OsString,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     dir: Option<PathBuf>,
@@ -84,7 +84,7 @@ impl Program {
     /// its two outputs, unless told otherwise.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
-            program: program.into(),
+            name: program.into(),
             args: Vec::new(),
             env: Vec::new(),
             dir: None,
@@ -139,8 +139,8 @@ impl Program {
     /// are killed. A descendant that keeps the outputs open after the program has ended is not waited for.
     #[allow(clippy::disallowed_methods, reason = "the one place that starts processes")]
     pub async fn run(&self) -> Result<Finished, ProcessError> {
-        let name = || self.program.to_string_lossy().into_owned();
-        let mut command = Command::new(&self.program);
+        let name = || self.name.to_string_lossy().into_owned();
+        let mut command = Command::new(&self.name);
         command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         if let Some(dir) = &self.dir {

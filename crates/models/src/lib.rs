@@ -1,1 +1,29 @@
-//! placeholder
+//! How models are reached: wires to providers, the scripted model, record and replay.
+//!
+//! - [`ChatModel`], [`Switches`], [`ChatResolver`]: Chat Completions, and how the servers that speak it differ.
+//! - [`sse`], [`Assembler`], [`ReplyDecoder`]: a stream's bytes to the items of a reply; pure.
+//! - [`scripted`]: a model that says what a test wrote.
+//! - [`Transport`]: what lies below a wire, the network or a recording.
+
+mod assemble;
+mod chat;
+mod chunk;
+mod decode;
+mod encode;
+mod failure;
+mod identity;
+mod ids;
+mod resolve;
+pub mod scripted;
+mod secret;
+pub mod sse;
+pub mod switches;
+mod transport;
+
+pub use assemble::Assembler;
+pub use chat::{ChatModel, Deadlines};
+pub use decode::{MAX_REPLY, ReplyDecoder, assemble_bytes};
+pub use resolve::{ChatResolver, MODEL_VAR};
+pub use scripted::ScriptedModel;
+pub use switches::Switches;
+pub use transport::Transport;

@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Attribute, Expr, ExprLit, GenericArgument, Ident, Lit, LitStr, PathArguments, Token, Type, parenthesized};
+use syn::{Attribute, Expr, ExprLit, GenericArgument, Ident, Lit, LitStr, Path, PathArguments, Token, Type, parenthesized};
 
 /// What `#[arg(...)]` knows.
 const KNOWN: &[&str] =
@@ -16,10 +16,10 @@ const KNOWN: &[&str] =
 pub(crate) const PASSED: &[&str] = &["schemars", "serde", "validate", "garde"];
 
 /// Where a field stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// A parameter: only ever decoded.
-    Parameter,
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// A parameter: only ever decoded, through what stands at this path.
+    Parameter(&'a Path),
     /// A field of a type that is written too.
     NamedField,
     /// A field without a name.
@@ -85,12 +85,14 @@ pub(crate) fn option_of(ty: &Type) -> Option<&Type> {
 }
 
 /// The field of `attrs` and `ty`. `default_name` names the function that makes the default.
-pub(crate) fn field(attrs: &[Attribute], ty: &Type, place: Place, default_name: &Ident) -> syn::Result<Field> {
+pub(crate) fn field(attrs: &[Attribute], ty: &Type, place: Place<'_>, default_name: &Ident) -> syn::Result<Field> {
     let mut made = Field { attrs: Vec::new(), default_fn: None, flattens: false };
     let mut description = Some(crate::docs::text(attrs)).filter(|text| !text.is_empty()).map(|text| quote!(#text));
     let mut has_default = false;
     let mut optional = option_of(ty);
     let mut skips = false;
+    let mut is_decoded_elsewhere = false;
+    let mut is_described_elsewhere = false;
     let mut errors: Option<syn::Error> = None;
     for attr in attrs {
         if attr.path().is_ident("arg") {
@@ -113,14 +115,15 @@ pub(crate) fn field(attrs: &[Attribute], ty: &Type, place: Place, default_name: 
                 optional = None;
             }
             made.flattens |= has("flatten");
+            is_decoded_elsewhere |= has("with") || has("deserialize_with") || has("flatten") || has("skip") || has("skip_deserializing");
+            is_described_elsewhere |= has("with") || has("schema_with") || has("flatten");
             has_default |= has("default");
             skips |= has("skip_serializing_if");
             if has("description") {
                 description = None;
             }
             made.attrs.push(attr.to_token_stream());
-        } else if place == Place::Parameter && attr.path().is_ident("doc") {
-        } else {
+        } else if !(matches!(place, Place::Parameter(_)) && attr.path().is_ident("doc")) {
             made.attrs.push(attr.to_token_stream());
         }
     }
@@ -130,16 +133,32 @@ pub(crate) fn field(attrs: &[Attribute], ty: &Type, place: Place, default_name: 
     if let Some(text) = description {
         made.attrs.push(quote!(#[schemars(description = #text)]));
     }
-    if let Some(inner) = optional.filter(|_| place != Place::TupleField) {
+    if let Place::Parameter(support) = place {
+        // Both say in one sentence what is wrong with a type that no model can fill in, where the derives' own bounds give four.
+        let at = ty.span();
+        if !is_decoded_elsewhere {
+            let decode = LitStr::new(&format!("{}::argument", crate::words::code(support)), at);
+            made.attrs.push(quote!(#[serde(deserialize_with = #decode)]));
+        }
+        if !is_described_elsewhere && optional.is_none() {
+            let schema = LitStr::new(&format!("{}::Described<{}>", crate::words::code(support), ty.to_token_stream()), at);
+            made.attrs.push(quote!(#[schemars(with = #schema)]));
+        }
+    }
+    if let Some(inner) = optional.filter(|_| !matches!(place, Place::TupleField)) {
         // An optional argument is one that may be left out; null is not asked for.
-        let inner = LitStr::new(&inner.to_token_stream().to_string(), inner.span());
+        let inner = match place {
+            Place::Parameter(support) => format!("{}::Described<{}>", crate::words::code(support), inner.to_token_stream()),
+            _ => inner.to_token_stream().to_string(),
+        };
+        let inner = LitStr::new(&inner, ty.span());
         made.attrs.push(quote!(#[schemars(with = #inner)]));
         if !has_default {
             made.attrs.push(quote!(#[serde(default)]));
         }
         if !skips {
             let skip = quote!(skip_serializing_if = "::core::option::Option::is_none");
-            made.attrs.push(if place == Place::Parameter { quote!(#[schemars(#skip)]) } else { quote!(#[serde(#skip)]) });
+            made.attrs.push(if matches!(place, Place::Parameter(_)) { quote!(#[schemars(#skip)]) } else { quote!(#[serde(#skip)]) });
         }
     }
     Ok(made)

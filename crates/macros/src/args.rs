@@ -11,7 +11,7 @@ use crate::arg::Place;
 use crate::root;
 use crate::signature::Problems;
 
-pub(crate) fn args(options: TokenStream, item: TokenStream) -> TokenStream {
+pub(crate) fn args(options: TokenStream, item: &TokenStream) -> TokenStream {
     match expand(options, item.clone()) {
         Ok(tokens) => tokens,
         Err(error) => {
@@ -77,7 +77,7 @@ fn expand(options: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     }
     describe(&mut item.attrs);
     let derived = derived(&item.attrs);
-    let derives: Vec<Path> = [
+    let missing: Vec<Path> = [
         ("Debug", parse_quote!(::core::fmt::Debug)),
         ("Clone", parse_quote!(::core::clone::Clone)),
         ("Deserialize", parse_quote!(#support::serde::Deserialize)),
@@ -103,7 +103,7 @@ fn expand(options: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let (own_derives, attrs): (Vec<_>, Vec<_>) = item.attrs.drain(..).partition(|attr| attr.path().is_ident("derive"));
     Ok(quote! {
         #(#own_derives)*
-        #[derive(#(#derives),*)]
+        #[derive(#(#missing),*)]
         #[serde(crate = #serde #rename)]
         #[schemars(crate = #schemars #closed)]
         #(#attrs)*

@@ -15,7 +15,7 @@ use crate::signature::{self, Kind, Param, Problems, Signature};
 const PRIMITIVES: &[&str] =
     &["bool", "char", "str", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64"];
 
-pub(crate) fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
+pub(crate) fn tool(options: TokenStream, item: &TokenStream) -> TokenStream {
     let mut function: ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
         Err(error) => {
@@ -35,37 +35,38 @@ pub(crate) fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     let signature = signature::read(&mut function, &mut problems);
     let name = tool_name(&options, &function.sig.ident, &mut problems);
     if let (Some(true), Some(true)) = (options.read_only, options.destructive) {
-        problems
-            .say(function.sig.ident.span(), "a tool that is `read_only` changes nothing, so it can't be `destructive`; drop one of them");
+        problems.say(&function.sig.ident, "a tool that is `read_only` changes nothing, so it can't be `destructive`; drop one of them");
     }
     allow_what_tools_need(&mut function);
-    let root = match root::root(options.root.clone()) {
-        Ok(root) => root,
+    let support: Path = match root::root(options.root.clone()) {
+        // One path, so that a facade has one thing to hand on.
+        Ok(root) => parse_quote!(#root::macro_support),
         Err(error) => {
             let error = error.to_compile_error();
             return quote!(#error #function);
         }
     };
-    let body = body(&signature, &function.sig.ident, &root, &mut problems);
+    let body = body(&signature, &function.sig.ident, &support, &mut problems);
     if let Some(error) = problems.into_error() {
-        // The name stays known, so that the one mistake gives no others.
-        let (error, marker) = (error.to_compile_error(), marker(&function));
+        let error = error.to_compile_error();
         let ident = &function.sig.ident;
-        return quote! {
-            #error
-            #[allow(unused)]
-            #function
-            #marker
-            impl #root::ToolDef for #ident {
-                fn tool() -> #root::Tool {
-                    ::core::panic!()
+        // The name stays known, so that the one mistake gives no others.
+        let stand_in = (signature.is_free && !is_primitive(ident)).then(|| {
+            let marker = marker(&function);
+            quote! {
+                #marker
+                impl #support::ToolDef for #ident {
+                    fn tool() -> #support::Tool {
+                        ::core::panic!()
+                    }
                 }
             }
-        };
+        });
+        return quote!(#error #[allow(unused)] #function #stand_in);
     }
     let marker = marker(&function);
     let cfgs = function.attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
-    let definition = definition(&options, &function, &signature, &name, &root);
+    let definition = definition(&options, &function, &signature, &name, &support);
     quote! {
         #function
         #marker
@@ -105,11 +106,15 @@ fn marker(function: &ItemFn) -> TokenStream {
     }
 }
 
+fn is_primitive(ident: &Ident) -> bool {
+    PRIMITIVES.iter().any(|name| ident == name)
+}
+
 /// The name the model calls, checked by the rules of `ToolName`.
 fn tool_name(options: &Options, ident: &Ident, problems: &mut Problems) -> LitStr {
     let own = ident.unraw().to_string();
-    if PRIMITIVES.contains(&own.as_str()) {
-        problems.say(ident.span(), format!("a tool has a type of its function's name, which would hide Rust's `{own}`; call the function otherwise and write `#[tool(name = \"{own}\")]`"));
+    if is_primitive(ident) {
+        problems.say(ident, format!("a tool has a type of its function's name, which would hide Rust's `{own}`; call the function otherwise and write `#[tool(name = \"{own}\")]`"));
     }
     let name = options.name.clone().unwrap_or_else(|| LitStr::new(&own, ident.span()));
     let text = name.value();
@@ -123,14 +128,13 @@ fn tool_name(options: &Options, ident: &Ident, problems: &mut Problems) -> LitSt
         None => return name,
     };
     let fix = if options.name.is_none() { "; give it one with `#[tool(name = \"...\")]`" } else { "" };
-    problems.say(name.span(), format!("the tool name `{text}` {problem}; use letters, digits, `_` and `-`, at most 64{fix}"));
+    problems.say(&name, format!("the tool name `{text}` {problem}; use letters, digits, `_` and `-`, at most 64{fix}"));
     name
 }
 
 /// The hidden types: arguments and body.
-fn body(signature: &Signature, function: &Ident, root: &Path, problems: &mut Problems) -> TokenStream {
-    let support = quote!(#root::macro_support);
-    let arguments = arguments(signature, root, problems);
+fn body(signature: &Signature, function: &Ident, support: &Path, problems: &mut Problems) -> TokenStream {
+    let arguments = arguments(signature, support, problems);
     let mut take = Vec::new();
     let mut pass = Vec::new();
     for (index, param) in signature.params.iter().enumerate() {
@@ -139,28 +143,28 @@ fn body(signature: &Signature, function: &Ident, root: &Path, problems: &mut Pro
                 let ident = &argument.ident;
                 pass.push(quote!(__args.#ident));
             }
-            Param::Whole { .. } => pass.push(quote!(#root::Args(__args))),
+            Param::Whole { .. } => pass.push(quote!(#support::Args(__args))),
             Param::Extractor(ty) => {
                 let name = format_ident!("__taken_{index}");
-                take.push(quote_spanned!(ty.span()=> let #name = <#ty as #root::FromCall>::from_call(&__cx).await?;));
+                take.push(quote_spanned!(ty.span()=> let #name = <#ty as #support::FromCall>::from_call(&__cx).await?;));
                 pass.push(quote!(#name));
             }
         }
     }
     let call = quote!(#function(#(#pass),*));
-    let result = result(&quote!(__value), signature.output_span, &support);
+    let result = result(&quote!(__value), signature.output_span, support);
     let running = match signature.kind {
         Kind::Future => quote! {
-            #root::Running::Future(::std::boxed::Box::pin(async move {
+            #support::Running::Future(::std::boxed::Box::pin(async move {
                 #(#take)*
                 let __value = #call.await;
                 #result
             }))
         },
         Kind::Blocking => quote! {
-            #root::Running::Blocking(::std::boxed::Box::pin(async move {
+            #support::Running::Blocking(::std::boxed::Box::pin(async move {
                 #(#take)*
-                let __work: #root::BlockingWork = ::std::boxed::Box::new(move || {
+                let __work: #support::BlockingWork = ::std::boxed::Box::new(move || {
                     let __value = #call;
                     #result
                 });
@@ -175,22 +179,22 @@ fn body(signature: &Signature, function: &Ident, root: &Path, problems: &mut Pro
             } else {
                 quote!(#support::stream_after(async move {
                     #(#take)*
-                    ::core::result::Result::<_, #root::ToolError>::Ok(#snapshots)
+                    ::core::result::Result::<_, #support::ToolError>::Ok(#snapshots)
                 }))
             };
-            quote!(#root::Running::Stream(::std::boxed::Box::pin(#stream)))
+            quote!(#support::Running::Stream(::std::boxed::Box::pin(#stream)))
         }
     };
     quote! {
         #arguments
         struct __ToolBody;
         #[automatically_derived]
-        impl #root::ToolBody for __ToolBody {
+        impl #support::ToolBody for __ToolBody {
             fn check(&self, __args: &#support::serde_json::Value) -> ::core::result::Result<(), ::std::vec::Vec<#support::Issue>> {
                 #support::check_decodes::<__ToolArgs>(__args)
             }
 
-            fn begin(&self, __cx: #root::ToolContext) -> #root::Running {
+            fn begin(&self, __cx: #support::ToolContext) -> #support::Running {
                 let __args = match #support::decode::<__ToolArgs>(&__cx) {
                     ::core::result::Result::Ok(__args) => __args,
                     ::core::result::Result::Err(__error) => return #support::refused(__error),
@@ -202,15 +206,15 @@ fn body(signature: &Signature, function: &Ident, root: &Path, problems: &mut Pro
 }
 
 /// From the value a body returned to its result: what it is decides, not how its type is written.
-fn result(value: &TokenStream, span: Span, support: &TokenStream) -> TokenStream {
+fn result(value: &TokenStream, span: Span, support: &Path) -> TokenStream {
     let returned = quote_spanned!(span=> #support::returned(__returned));
     quote! {{
-        use #support::kind::*;
-        let __split = (&&Kind::of(&#value)).__split();
+        use #support::kind::{FailsBoxable as _, FailsDisplay as _, FailsInto as _, SplitPlain as _, SplitResult as _};
+        let __split = (&&#support::kind::Kind::of(&#value)).__split();
         match __split.split(#value) {
             ::core::result::Result::Ok(__returned) => #returned,
             ::core::result::Result::Err(__error) => {
-                let __failure = (&&&&Kind::of(&__error)).__failure();
+                let __failure = (&&&&#support::kind::Kind::of(&__error)).__failure();
                 ::core::result::Result::Err(__failure.of(__error))
             }
         }
@@ -218,8 +222,7 @@ fn result(value: &TokenStream, span: Span, support: &TokenStream) -> TokenStream
 }
 
 /// The type that the arguments are decoded into.
-fn arguments(signature: &Signature, root: &Path, problems: &mut Problems) -> TokenStream {
-    let support: Path = parse_quote!(#root::macro_support);
+fn arguments(signature: &Signature, support: &Path, problems: &mut Problems) -> TokenStream {
     if let Some(inner) = signature.params.iter().find_map(|param| match param {
         Param::Whole { inner, .. } => Some(inner),
         _ => None,
@@ -232,19 +235,17 @@ fn arguments(signature: &Signature, root: &Path, problems: &mut Problems) -> Tok
     }
     let mut fields = Vec::new();
     let mut defaults = Vec::new();
-    let mut checks = Vec::new();
     let mut flattens = false;
     for param in &signature.params {
         let Param::Argument(argument) = param else { continue };
         let (ident, ty) = (&argument.ident, &argument.ty);
         let default_name = format_ident!("__default_{}", ident.unraw(), span = Span::call_site());
-        match crate::arg::field(&argument.attrs, ty, Place::Parameter, &default_name) {
+        match crate::arg::field(&argument.attrs, ty, Place::Parameter(support), &default_name) {
             Ok(field) => {
                 let attrs = &field.attrs;
                 fields.push(quote!(#(#attrs)* #ident: #ty));
                 defaults.extend(field.default_fn);
                 flattens |= field.flattens;
-                checks.push(quote_spanned!(ty.span()=> #support::is_argument::<#ty>();));
             }
             Err(error) => problems.add(error),
         }
@@ -254,7 +255,6 @@ fn arguments(signature: &Signature, root: &Path, problems: &mut Problems) -> Tok
     let schemars = root::literal(&parse_quote!(#support::schemars));
     quote! {
         #(#defaults)*
-        const _: fn() = || { #(#checks)* };
         #[derive(#support::serde::Deserialize, #support::schemars::JsonSchema)]
         #[serde(crate = #serde)]
         #[schemars(crate = #schemars #closed)]
@@ -263,8 +263,7 @@ fn arguments(signature: &Signature, root: &Path, problems: &mut Problems) -> Tok
 }
 
 /// `impl ToolDef`.
-fn definition(options: &Options, function: &ItemFn, signature: &Signature, name: &LitStr, root: &Path) -> TokenStream {
-    let support: Path = parse_quote!(#root::macro_support);
+fn definition(options: &Options, function: &ItemFn, signature: &Signature, name: &LitStr, support: &Path) -> TokenStream {
     let ident = &function.sig.ident;
     let path_end = format!("::{}", ident.unraw());
     let description = match &options.description {
@@ -272,13 +271,17 @@ fn definition(options: &Options, function: &ItemFn, signature: &Signature, name:
         None => crate::docs::text(&function.attrs).to_token_stream(),
     };
     let requires = signature.params.iter().filter_map(|param| match param {
-        Param::Extractor(ty) => Some(quote_spanned!(ty.span()=> <#ty as #root::FromCall>::requires(__requirements);)),
+        Param::Extractor(ty) => Some(quote_spanned!(ty.span()=> <#ty as #support::FromCall>::requires(__requirements);)),
         _ => None,
     });
-    let steps = steps(options, root, &support);
+    let steps = steps(options, support);
     let output = signature.output.as_ref().map(|ty| {
         quote! {
-            let __builder = match { use #support::kind::*; (&&&Kind::<#ty>::new()).__schema() } {
+            let __schema = {
+                use #support::kind::{SchemaOfNone as _, SchemaOfResult as _, SchemaOfValue as _};
+                (&&&#support::kind::Kind::<#ty>::new()).__schema()
+            };
+            let __builder = match __schema {
                 ::core::option::Option::Some(__schema) => __builder.output_schema(__schema),
                 ::core::option::Option::None => __builder,
             };
@@ -286,9 +289,9 @@ fn definition(options: &Options, function: &ItemFn, signature: &Signature, name:
     });
     quote! {
         #[automatically_derived]
-        impl #root::ToolDef for #ident {
-            fn tool() -> #root::Tool {
-                let __builder = #root::Tool::new(#name, #description)
+        impl #support::ToolDef for #ident {
+            fn tool() -> #support::Tool {
+                let __builder = #support::Tool::new(#name, #description)
                     .description_optional()
                     .origin(#support::ToolOrigin::Function {
                         path: ::std::string::String::from(::core::concat!(::core::module_path!(), #path_end)),
@@ -304,7 +307,7 @@ fn definition(options: &Options, function: &ItemFn, signature: &Signature, name:
 }
 
 /// One call of the builder for each option.
-fn steps(options: &Options, root: &Path, support: &Path) -> Vec<TokenStream> {
+fn steps(options: &Options, support: &Path) -> Vec<TokenStream> {
     let mut steps = Vec::new();
     if let Some(label) = &options.display_name {
         steps.push(quote!(__builder.display_name(#label)));
@@ -321,7 +324,7 @@ fn steps(options: &Options, root: &Path, support: &Path) -> Vec<TokenStream> {
     .collect();
     if !hints.is_empty() {
         steps.push(quote!({
-            let mut __hints = #root::Annotations::default();
+            let mut __hints = #support::Annotations::default();
             #(#hints)*
             __builder.annotations(__hints)
         }));
@@ -338,7 +341,7 @@ fn steps(options: &Options, root: &Path, support: &Path) -> Vec<TokenStream> {
     }
     if let Some(choice) = options.on_interrupt {
         let choice = Ident::new(choice, Span::call_site());
-        steps.push(quote!(__builder.on_interrupt(#root::OnInterrupt::#choice)));
+        steps.push(quote!(__builder.on_interrupt(#support::OnInterrupt::#choice)));
     }
     let flags = [
         ("defer_loading", options.defer_loading),
@@ -366,7 +369,7 @@ fn steps(options: &Options, root: &Path, support: &Path) -> Vec<TokenStream> {
         let example = example.to_expr(support);
         steps.push(quote!(__builder.example(#example)));
     }
-    for (provider, json) in &options.provider_options {
+    for (provider, json) in &options.per_provider {
         let json = json.to_expr(support);
         steps.push(quote!(__builder.provider_option(#provider, #json)));
     }

@@ -83,7 +83,7 @@ use proc_macro::TokenStream;
 /// `inner(...)`. Attributes of schemars, serde and validator are passed on.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
-    expand::tool(options.into(), item.into()).into()
+    expand::tool(options.into(), &item.into()).into()
 }
 
 /// Makes a struct or an enum usable in arguments and results: derives `Deserialize`, `Serialize`, `JsonSchema`, `Debug` and `Clone`, as far
@@ -95,7 +95,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// `#[args(crate = path)]` says where `toolwright` or `toolwright-tool` is, if it is not found.
 #[proc_macro_attribute]
 pub fn args(options: TokenStream, item: TokenStream) -> TokenStream {
-    args::args(options.into(), item.into()).into()
+    args::args(options.into(), &item.into()).into()
 }
 
 /// The tools of some functions: `tools![weather, calendar::add]` is a `Vec<Tool>`.

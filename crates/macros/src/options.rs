@@ -75,7 +75,7 @@ pub(crate) struct Options {
     pub(crate) max_retries: Option<LitInt>,
     pub(crate) env: Vec<EnvNeed>,
     pub(crate) examples: Vec<Json>,
-    pub(crate) provider_options: Vec<(String, Json)>,
+    pub(crate) per_provider: Vec<(String, Json)>,
     pub(crate) root: Option<Path>,
 }
 
@@ -120,18 +120,24 @@ pub(crate) fn read(tokens: TokenStream) -> (Options, Option<syn::Error>) {
 impl Options {
     fn read_one(&mut self, word: &str, span: Span, input: ParseStream<'_>) -> syn::Result<()> {
         match word {
+            "name" | "display_name" | "result_limit" | "max_calls" | "max_retries" if !input.peek(Token![=]) => {
+                return Err(syn::Error::new(span, format!("`{word}` takes a value: write `{word} = ...`")));
+            }
             "name" => self.name = Some(literal(word, input, ", so that it can be checked now")?),
             "display_name" => self.display_name = Some(literal(word, input, "")?),
+            "description" if !input.peek(Token![=]) => {
+                return Err(syn::Error::new(span, "`description` takes a text: write `description = \"...\"`"));
+            }
             "description" => self.description = Some(value(word, input, "a text")?),
             "read_only" => self.read_only = Some(yes_or_no(word, input)?),
             "destructive" => self.destructive = Some(yes_or_no(word, input)?),
             "idempotent" => self.idempotent = Some(yes_or_no(word, input)?),
             "open_world" => self.open_world = Some(yes_or_no(word, input)?),
             "needs_approval" => {
-                self.approval = Some(if input.peek(Token![=]) { Approval::By(function(word, input)?) } else { Approval::Always })
+                self.approval = Some(if input.peek(Token![=]) { Approval::By(function(word, input)?) } else { Approval::Always });
             }
             "requires_sandbox" => {
-                self.sandbox = Some(if input.peek(Token![=]) { Sandbox::With(function(word, input)?) } else { Sandbox::Needed })
+                self.sandbox = Some(if input.peek(Token![=]) { Sandbox::With(function(word, input)?) } else { Sandbox::Needed });
             }
             "on_interrupt" => self.on_interrupt = Some(on_interrupt(span, input)?),
             "defer_loading" => self.defer_loading = yes_or_no(word, input)?,
@@ -144,7 +150,7 @@ impl Options {
             "max_retries" => self.max_retries = Some(number::<u32>(word, input)?),
             "env" => self.env = env(input, span)?,
             "examples" => self.examples = examples(input, span)?,
-            "provider_options" => self.provider_options = provider_options(input, span)?,
+            "provider_options" => self.per_provider = provider_options(input, span)?,
             "crate" => {
                 if !input.peek(Token![=]) {
                     return Err(syn::Error::new(span, "write `crate = path`"));

@@ -1,6 +1,7 @@
 //! What a function's signature says: its arguments, its extractors, and how its body runs.
 
 use proc_macro2::Span;
+use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{
@@ -48,6 +49,8 @@ pub(crate) struct Signature {
     pub(crate) output: Option<Type>,
     /// Where the return type stands.
     pub(crate) output_span: Span,
+    /// Whether a type can stand beside the function: not beside a method.
+    pub(crate) is_free: bool,
 }
 
 /// Errors, each with its place.
@@ -55,8 +58,8 @@ pub(crate) struct Signature {
 pub(crate) struct Problems(Option<syn::Error>);
 
 impl Problems {
-    pub(crate) fn say(&mut self, at: Span, text: impl std::fmt::Display) {
-        self.add(syn::Error::new(at, text));
+    pub(crate) fn say(&mut self, at: &impl ToTokens, text: impl std::fmt::Display) {
+        self.add(syn::Error::new_spanned(at, text));
     }
 
     pub(crate) fn add(&mut self, error: syn::Error) {
@@ -75,32 +78,34 @@ impl Problems {
 pub(crate) fn read(function: &mut ItemFn, problems: &mut Problems) -> Signature {
     let signature = &mut function.sig;
     if let Some(word) = &signature.constness {
-        problems.say(word.span(), "a tool runs when a model calls it, so its function can't be `const`");
+        problems.say(word, "a tool runs when a model calls it, so its function can't be `const`");
     }
     if let Some(word) = &signature.unsafety {
         problems.say(
-            word.span(),
+            word,
             "a model's call proves nothing, so a tool's function can't be `unsafe`; check in the body and call the unsafe function there",
         );
     }
     if let Some(word) = &signature.abi {
-        problems.say(word.span(), "a tool is a Rust function; call the `extern` one from its body");
+        problems.say(word, "a tool is a Rust function; call the `extern` one from its body");
     }
     if let Some(dots) = &signature.variadic {
-        problems.say(dots.span(), "a tool's arguments each have a name");
+        problems.say(dots, "a tool's arguments each have a name");
     }
     if !signature.generics.params.is_empty() {
         problems.say(
-            signature.generics.span(),
+            &signature.generics,
             "a tool has one schema, so its function can't be generic; write one tool for each type, or take `serde_json::Value`",
         );
     }
     let (kind, output, output_span) = outcome(signature.asyncness.is_some(), &signature.output, signature.ident.span(), problems);
+    let is_free = signature.receiver().is_none();
     let mut params = Vec::new();
     for input in &mut signature.inputs {
         match input {
-            FnArg::Receiver(receiver) => problems
-                .say(receiver.span(), "a tool is a free function, so it has no `self`; take what it needs as `State(name): State<Type>`"),
+            FnArg::Receiver(receiver) => {
+                problems.say(receiver, "a tool is a free function, so it has no `self`; take what it needs as `State(name): State<Type>`");
+            }
             FnArg::Typed(typed) => {
                 let (fields, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut typed.attrs).into_iter().partition(crate::arg::belongs_to_field);
                 typed.attrs = kept;
@@ -109,7 +114,7 @@ pub(crate) fn read(function: &mut ItemFn, problems: &mut Problems) -> Signature 
         }
     }
     whole_or_plain(&params, problems);
-    Signature { params, kind, output, output_span }
+    Signature { params, kind, output, output_span, is_free }
 }
 
 fn param(pat: &Pat, ty: &Type, attrs: Vec<Attribute>, problems: &mut Problems) -> Option<Param> {
@@ -118,7 +123,7 @@ fn param(pat: &Pat, ty: &Type, attrs: Vec<Attribute>, problems: &mut Problems) -
             if let Some(wanted) = extractor_named(ty) {
                 let (name, ty) = (&name.ident, code(ty));
                 problems.say(
-                    pat.span(),
+                    pat,
                     format!(
                         "`{name}: {ty}` is an extractor: write `{}({name}): {}`, or it would be an argument that the model has to fill",
                         wanted.constructor, wanted.ty
@@ -130,19 +135,18 @@ fn param(pat: &Pat, ty: &Type, attrs: Vec<Attribute>, problems: &mut Problems) -
             Some(Param::Argument(Argument { ident: name.ident.clone(), ty: ty.clone(), attrs }))
         }
         Pat::Ident(_) => {
-            problems.say(pat.span(), "an argument is a plain name: its name and its type are what the model sees");
+            problems.say(pat, "an argument is a plain name: its name and its type are what the model sees");
             None
         }
         _ => {
             if let Some(attr) = attrs.first() {
                 let what = if attr.path().is_ident("doc") { "documentation" } else { "attributes" };
-                problems
-                    .say(attr.span(), format!("an extractor is never shown to the model, so {what} of it would be lost; remove it here"));
+                problems.say(attr, format!("an extractor is never shown to the model, so {what} of it would be lost; remove it here"));
             }
             let mut references = FindReference::default();
             references.visit_type(ty);
-            if let Some(span) = references.found {
-                problems.say(span, format!("an extractor is owned: `{}` can't borrow", code(ty)));
+            if let Some(found) = &references.found {
+                problems.say(found, format!("an extractor is owned: `{}` can't borrow", code(ty)));
             }
             if let Some(inner) = generic_of(ty, "Args") {
                 return Some(Param::Whole { ty: ty.clone(), inner: inner.clone() });
@@ -160,12 +164,12 @@ fn whole_or_plain(params: &[Param], problems: &mut Problems) {
     });
     let Some(first) = wholes.next() else { return };
     if let Some(second) = wholes.next() {
-        problems.say(second.span(), "`Args` is the whole argument object; one is enough");
+        problems.say(second, "`Args` is the whole argument object; one is enough");
     }
     for param in params {
         if let Param::Argument(argument) = param {
             problems.say(
-                argument.ident.span(),
+                &argument.ident,
                 format!("`{}` takes the whole argument object, so `{}` can't stand beside it: make it a field of that type, or list all arguments by name", code(first), argument.ident),
             );
         }
@@ -214,20 +218,20 @@ fn generic_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
 
 #[derive(Default)]
 struct FindReference {
-    found: Option<Span>,
+    found: Option<proc_macro2::TokenStream>,
     reference: Option<TypeReference>,
     opaque: Option<TypeImplTrait>,
 }
 
 impl<'ast> Visit<'ast> for FindReference {
     fn visit_type_reference(&mut self, reference: &'ast TypeReference) {
-        self.found.get_or_insert_with(|| reference.span());
+        self.found.get_or_insert_with(|| reference.to_token_stream());
         self.reference.get_or_insert_with(|| reference.clone());
     }
 
     fn visit_lifetime(&mut self, lifetime: &'ast syn::Lifetime) {
         if lifetime.ident != "static" {
-            self.found.get_or_insert_with(|| lifetime.span());
+            self.found.get_or_insert_with(|| lifetime.to_token_stream());
         }
     }
 
@@ -242,16 +246,16 @@ fn owned(name: &Ident, ty: &Type, problems: &mut Problems) {
     found.visit_type(ty);
     let written = code(ty);
     if let Some(opaque) = &found.opaque {
-        problems.say(opaque.span(), format!("`{name}: {written}` has no schema; name a type, such as `String`"));
+        problems.say(opaque, format!("`{name}: {written}` has no schema; name a type, such as `String`"));
     }
-    if let Some(span) = found.found {
+    if let Some(borrowed) = &found.found {
         let instead = match found.reference.as_ref().map(|reference| &*reference.elem) {
             Some(Type::Path(path)) if path.path.is_ident("str") => "`String` instead of `&str`".to_owned(),
             Some(Type::Slice(slice)) => format!("`Vec<{0}>` instead of `&[{0}]`", code(&slice.elem)),
             Some(elem) => format!("`{}` by value", code(elem)),
             None => "a type without lifetimes".to_owned(),
         };
-        problems.say(span, format!("`{name}: {written}` borrows, and a tool owns its arguments: take {instead}"));
+        problems.say(borrowed, format!("`{name}: {written}` borrows, and a tool owns its arguments: take {instead}"));
     }
 }
 
@@ -263,7 +267,7 @@ fn outcome(is_async: bool, output: &ReturnType, name: Span, problems: &mut Probl
         if let Some(item) = associated(opaque, "Stream", "Item") {
             if is_async {
                 problems.say(
-                    ty.span(),
+                    ty,
                     "a tool that shows snapshots is a plain function: write `fn` instead of `async fn`, and await inside the stream",
                 );
             }
@@ -273,7 +277,7 @@ fn outcome(is_async: bool, output: &ReturnType, name: Span, problems: &mut Probl
             return (Kind::Future, nameable(item), ty.span());
         }
         if bound(opaque, "Stream").is_some() {
-            problems.say(ty.span(), "say what the stream yields: `impl Stream<Item = T>`");
+            problems.say(ty, "say what the stream yields: `impl Stream<Item = T>`");
         }
     }
     (kind, nameable(ty), ty.span())

@@ -349,12 +349,11 @@ impl Dispatch {
         };
         let mut executed = self.after_hooks(tool, &cx, request.decision.is_some(), outcome).await;
         executed.fatal = fatal.or(executed.fatal);
-        bound(&mut executed.outcome, spec.result_limit.unwrap_or(self.result_limit));
         executed
     }
 
     /// Post-call hooks see every end, failures and refusals too, and may replace it. One that throws ends the run, and the
-    /// call keeps the result it had (field reports U-170).
+    /// call keeps the result it had (field reports U-170). Whoever made the result, it is bounded (field reports F-47).
     async fn after_hooks(&self, tool: &Tool, cx: &ToolContext, resumed: bool, outcome: Outcome) -> Executed {
         let mut executed = Executed { outcome, replaced_by: None, fatal: None };
         for hook in self.stages.of(StageKind::Hook) {
@@ -370,6 +369,7 @@ impl Dispatch {
                 }
             }
         }
+        bound(&mut executed.outcome, tool.spec().result_limit.unwrap_or(self.result_limit));
         executed
     }
 

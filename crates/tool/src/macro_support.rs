@@ -9,11 +9,8 @@ use serde_json::Value;
 use toolwright_core::ToolOutput;
 
 use crate::approval::ApprovalOutcome;
-use crate::body::{BlockingWork, Running, ToolBody};
-use crate::context::ToolContext;
-use crate::define::{Tool, ToolBuilder};
-use crate::error::ToolError;
-use crate::extract::{FromCall, ToolArg};
+use crate::define::ToolBuilder;
+use crate::extract::ToolArg;
 use crate::output::{IntoToolResult, output_of};
 use crate::require::Requirements;
 
@@ -25,8 +22,37 @@ pub use serde;
 pub use serde_json;
 pub use toolwright_core::{Issue, ToolOrigin};
 
+// Generated code names everything through this module, so that a facade has one thing to hand on.
+pub use crate::{Annotations, Args, BlockingWork, FromCall, OnInterrupt, Running, Tool, ToolBody, ToolContext, ToolDef, ToolError};
+
 /// Compiles where `T` can be an argument.
 pub fn is_argument<T: ToolArg>() {}
+
+/// Decodes one argument.
+pub fn argument<'de, D: serde::Deserializer<'de>, T: ToolArg>(deserializer: D) -> Result<T, D::Error> {
+    T::deserialize(deserializer)
+}
+
+/// The schema of one argument's type.
+pub struct Described<T>(std::marker::PhantomData<fn() -> T>);
+
+impl<T: ToolArg> schemars::JsonSchema for Described<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> std::borrow::Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        T::json_schema(generator)
+    }
+}
 
 /// The arguments as `T`; the gate has checked them, so that a failure here is a path that it did not see.
 pub fn decode<T: serde::de::DeserializeOwned>(cx: &ToolContext) -> Result<T, ToolError> {

@@ -1,5 +1,7 @@
 //! `#[tool]`: what a function becomes, and what its body does.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "clippy knows no test helpers")]
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;

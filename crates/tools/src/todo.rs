@@ -196,8 +196,7 @@ fn numbered(entries: Vec<TodoEntry>, current: &[Todo], highest: &mut u64) -> Vec
     let mut free: Vec<&Todo> = current.iter().collect();
     let mut take = |wanted: &dyn Fn(&Todo) -> bool| free.iter().position(|todo| wanted(todo)).map(|index| free.remove(index).id.clone());
     // Named ones first, so that no other item takes their id for its content.
-    let named: Vec<Option<String>> =
-        entries.iter().map(|entry| entry.id.as_ref().and_then(|id| take(&|todo| todo.id == *id))).collect();
+    let named: Vec<Option<String>> = entries.iter().map(|entry| entry.id.as_ref().and_then(|id| take(&|todo| todo.id == *id))).collect();
     let known: Vec<Option<String>> =
         entries.iter().zip(named).map(|(entry, id)| id.or_else(|| take(&|todo| todo.content == entry.content.trim()))).collect();
     let mut todos = Vec::with_capacity(entries.len());

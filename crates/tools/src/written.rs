@@ -52,9 +52,10 @@ pub(crate) fn date(text: &str, today: Date) -> Result<Date, Problem> {
     };
     let month = |number: Number| i8::try_from(number.value).unwrap_or(i8::MAX);
     match *parts.as_slice() {
-        [Part::Number(day), Part::Month(month), Part::Number(year)] if day.may_be_day() => civil(year, month, day),
-        [Part::Month(month), Part::Number(day), Part::Number(year)] => civil(year, month, day),
-        [Part::Number(year), Part::Month(month), Part::Number(day)] => civil(year, month, day),
+        [Part::Number(year), Part::Month(month), Part::Number(day)] if year.is_year() => civil(year, month, day),
+        [Part::Number(day), Part::Month(month), Part::Number(year)] | [Part::Month(month), Part::Number(day), Part::Number(year)] => {
+            civil(year, month, day)
+        }
         [Part::Number(year), Part::Number(second), Part::Number(third)] if year.is_year() => civil(year, month(second), third),
         [Part::Number(first), Part::Number(second), Part::Number(year)] => {
             match (civil(year, month(second), first), civil(year, month(first), second)) {
@@ -83,10 +84,6 @@ struct Number {
 impl Number {
     fn is_year(self) -> bool {
         self.digits == 4
-    }
-
-    fn may_be_day(self) -> bool {
-        self.digits <= 2
     }
 }
 
@@ -179,7 +176,20 @@ mod tests {
 
     #[test]
     fn what_is_no_date_says_so() {
-        for text in ["", "soon", "next friday", "31 Smarch 1999", "1999", "12:30", "99999-01-01", "1 2 3 4", "31 December 1999 AD", "三月", "-", "1x 2 2000"] {
+        for text in [
+            "",
+            "soon",
+            "next friday",
+            "31 Smarch 1999",
+            "1999",
+            "12:30",
+            "99999-01-01",
+            "1 2 3 4",
+            "31 December 1999 AD",
+            "三月",
+            "-",
+            "1x 2 2000",
+        ] {
             assert!(read(text).ends_with("is not a date; write it as 1999-12-31 or 31 December 1999"), "{text}: {}", read(text));
         }
         for text in ["31 December", "December 31st", "31 Dec 99", "12/31/99", "1/2/3"] {

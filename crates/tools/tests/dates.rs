@@ -1,5 +1,7 @@
 //! The date tools.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "clippy knows no test helpers")]
+
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};

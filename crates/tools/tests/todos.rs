@@ -1,5 +1,7 @@
 //! The todo tools, rule by rule.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "clippy knows no test helpers")]
+
 use std::sync::{Arc, Mutex};
 
 use futures_core::future::BoxFuture;
@@ -68,7 +70,8 @@ async fn an_item_keeps_its_id() {
     assert_eq!(ids(&again), ["todo_2 b", "todo_4 c", "todo_1 a"]);
     let changed = json!([{ "id": "todo_2", "content": "c", "status": "pending" }, todo("c", "pending"), todo("c", "pending")]);
     assert_eq!(ids(&write(&list, changed).await.unwrap()), ["todo_2 c", "todo_4 c", "todo_5 c"]);
-    let unknown = json!([{ "id": "todo_99", "content": "x", "status": "pending" }, { "id": "todo_2", "content": "y", "status": "pending" }]);
+    let unknown =
+        json!([{ "id": "todo_99", "content": "x", "status": "pending" }, { "id": "todo_2", "content": "y", "status": "pending" }]);
     assert_eq!(ids(&write(&list, unknown).await.unwrap()), ["todo_6 x", "todo_2 y"]);
     write(&list, json!([])).await.unwrap();
     assert_eq!(ids(&write(&list, json!([todo("z", "pending")])).await.unwrap()), ["todo_7 z"], "no id is given twice");

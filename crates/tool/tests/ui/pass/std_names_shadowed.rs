@@ -31,6 +31,18 @@ async fn context(toolwright_tool::Ctx(cx): toolwright_tool::Ctx) -> bool {
     cx.approval().is_none()
 }
 
+#[args]
+struct Kind {
+    failure: bool,
+}
+
+#[tool]
+fn same_names_as_generated_code(running: bool, tool: bool) -> Kind {
+    Kind { failure: running && tool }
+}
+
 fn main() {
     assert_eq!(tools![find, context].len(), 2);
+    let tool = &tools![same_names_as_generated_code][0];
+    assert!(tool.spec().output.is_some());
 }

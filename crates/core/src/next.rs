@@ -122,7 +122,8 @@ impl Thread {
     /// No call is open, no step is open: another step, or the end.
     fn go_on_or_finish(&self) -> Action {
         let Some(run) = &self.run else { return Action::Finish(FinishReason::Stop) };
-        if run.cause == RunCause::Invocation {
+        // A direct call ends with its result, also where a decision came between.
+        if run.cause == RunCause::Invocation || (run.cause == RunCause::Decision && self.ended_direct) {
             return Action::Finish(FinishReason::Stop);
         }
         if let Some(finish) = &run.last_finish {

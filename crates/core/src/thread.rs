@@ -189,6 +189,8 @@ pub struct Thread {
     pub(crate) run: Option<Run>,
     last_run: Option<LastRun>,
     last_results: Vec<(CallId, Outcome)>,
+    /// The last calls that ended were asked for by no model: nobody waits for another step.
+    pub(crate) ended_direct: bool,
     pub(crate) step: Option<OpenStep>,
     /// Steps taken since the last new input: what `max_steps` counts, pauses included.
     pub(crate) steps_taken: u32,
@@ -382,6 +384,7 @@ impl Thread {
                     return Err("calls of the last turn have no result yet".to_owned());
                 }
                 self.active_run()?.last_finish = None;
+                self.ended_direct = false;
                 self.step = Some(OpenStep { number: *step, replied: false, usage: None, finish: None });
                 self.last_step = *step;
                 self.steps_taken += 1;
@@ -618,6 +621,7 @@ impl Thread {
             }
             items.push(Item::ToolResult(result_item(&call)));
         }
+        self.ended_direct = items.is_empty();
         if !items.is_empty() {
             self.transcript.push(Arc::new(Message { author: Author::Tool, items, metadata: Map::new() }));
         }

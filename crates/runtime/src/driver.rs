@@ -302,7 +302,7 @@ impl Driver {
                 OnInterrupt::Ask => return self.ask_after_interrupt(call, now),
             }
         }
-        let arguments = begun.then(|| open.gated.as_ref().map(|gated| Arc::clone(&gated.text))).flatten();
+        let arguments = open.gated.as_ref().filter(|_| attempt > 1).map(|gated| Arc::clone(&gated.text));
         self.record(RecordBody::CallExecuting { call: call.clone(), tool, attempt, arguments }, now)?;
         self.in_flight.insert(key);
         Ok(Attended::Start(Effect::Execute { call: call.clone(), attempt }))

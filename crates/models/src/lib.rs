@@ -3,6 +3,7 @@
 //! - [`ChatModel`], [`Switches`], [`ChatResolver`]: Chat Completions, and how the servers that speak it differ.
 //! - [`sse`], [`Assembler`], [`ReplyDecoder`]: a stream's bytes to the items of a reply; pure.
 //! - [`scripted`]: a model that says what a test wrote.
+//! - [`replay`]: whole HTTP conversations, recorded into a file and replayed from it.
 //! - [`Transport`]: what lies below a wire, the network or a recording.
 
 mod assemble;
@@ -13,6 +14,7 @@ mod encode;
 mod failure;
 mod identity;
 mod ids;
+pub mod replay;
 mod resolve;
 pub mod scripted;
 mod secret;
@@ -23,6 +25,7 @@ mod transport;
 pub use assemble::Assembler;
 pub use chat::{ChatModel, Deadlines};
 pub use decode::{MAX_REPLY, ReplyDecoder, assemble_bytes};
+pub use replay::{Cassette, ReplayMode};
 pub use resolve::{ChatResolver, MODEL_VAR};
 pub use scripted::ScriptedModel;
 pub use switches::Switches;

@@ -266,7 +266,7 @@ impl Thread {
                 trip: GuardrailTrip {
                     name: "repeated-call".to_owned(),
                     kind: "tool".to_owned(),
-                    reason: format!("the same call gave the same result {} times in a row", self.repetition.count),
+                    reason: format!("the same calls gave the same results {} times in a row", self.repetition.count),
                     tool_name: None,
                 },
             }),

@@ -171,10 +171,13 @@ pub(crate) struct OpenStep {
     pub(crate) finish: Option<FinishReason>,
 }
 
-/// The last call that ended, and how often it ended that way in a row.
+/// One call of a turn and its end: tool, arguments, outcome.
+type Ended = (Arc<str>, Arc<str>, Outcome);
+
+/// The last turn of a model, and how often in a row it was the same calls with the same results.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repetition {
-    what: Option<(Arc<str>, Arc<str>, Outcome)>,
+    what: Vec<Ended>,
     pub(crate) count: u32,
 }
 
@@ -572,17 +575,8 @@ impl Thread {
         if open.is_done() {
             return Err("the call has its result".to_owned());
         }
-        let ran = matches!(open.state, CallState::Executing { .. });
         open.state = CallState::Done;
         open.result = Some(outcome.clone());
-        if let Some(gated) = open.gated.as_ref().filter(|_| ran) {
-            let what = (Arc::clone(tool), Arc::clone(&gated.text), outcome.clone());
-            if self.repetition.what.as_ref() == Some(&what) {
-                self.repetition.count += 1;
-            } else {
-                self.repetition = Repetition { what: Some(what), count: 1 };
-            }
-        }
         if let (Some(run), Outcome::Failed { failure }) = (self.run.as_mut(), outcome)
             && failure.retries_left.is_some()
         {
@@ -605,6 +599,7 @@ impl Thread {
             return;
         }
         let mut items = Vec::new();
+        let mut turn: Vec<Ended> = Vec::new();
         self.last_results.clear();
         #[cfg(feature = "planted-bugs")]
         if let Some(order) = &mut self.completion_order {
@@ -620,9 +615,18 @@ impl Thread {
                 continue;
             }
             items.push(Item::ToolResult(result_item(&call)));
+            if let Some(outcome) = call.result {
+                let arguments = call.gated.map_or(call.written, |gated| gated.text);
+                turn.push((call.tool, arguments, without_call_id(outcome)));
+            }
         }
         self.ended_direct = items.is_empty();
         if !items.is_empty() {
+            if self.repetition.what == turn {
+                self.repetition.count += 1;
+            } else {
+                self.repetition = Repetition { what: turn, count: 1 };
+            }
             self.transcript.push(Arc::new(Message { author: Author::Tool, items, metadata: Map::new() }));
         }
     }
@@ -641,6 +645,14 @@ fn result_item(call: &Call) -> ResultItem {
     };
     let approved = call.decision.as_ref().is_some_and(|decision| !matches!(decision.verdict, crate::record::DecisionVerdict::Reject));
     ResultItem { call_id: call.id.clone(), provider_id, tool_name: call.tool.to_string(), parts, failed, approved }
+}
+
+/// Two failures of one kind are the same whichever call they belong to.
+fn without_call_id(mut outcome: Outcome) -> Outcome {
+    if let Outcome::Failed { failure } = &mut outcome {
+        Arc::make_mut(failure).tool_call_id = None;
+    }
+    outcome
 }
 
 fn kind_of(body: &RecordBody) -> String {

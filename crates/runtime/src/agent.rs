@@ -121,6 +121,12 @@ impl<R> Agent<R> {
         Approvals::new(Arc::clone(&self.inner))
     }
 
+    /// One call through the gate and its body, without a thread around it: what the bench `dispatch` measures.
+    #[doc(hidden)]
+    pub async fn dispatch_once(&self, tool: &Arc<str>, written: &Arc<str>) -> crate::driver::Executed {
+        self.inner.dispatch.once(tool, written).await
+    }
+
     /// Calls one tool directly, through the same gate as a model's call, in a thread of its own. `arguments` is the JSON text.
     pub async fn invoke(&self, tool: &str, arguments: &str) -> Result<Reply, AgentError> {
         self.new_thread().invoke(tool, arguments).await

@@ -352,6 +352,47 @@ impl Dispatch {
         executed
     }
 
+    /// Gate and body of one call without a thread, for the bench.
+    pub(crate) async fn once(&self, tool: &Arc<str>, written: &Arc<str>) -> Executed {
+        let call = CallId::new("call_1");
+        let cancelled = CancellationToken::new();
+        let run = RunFacts { thread: None, run: None, principal: None, state: StateMap::default(), cancelled: cancelled.clone() };
+        let gated = self
+            .gate(GateRequest {
+                call: call.clone(),
+                tool: Arc::clone(tool),
+                written: Arc::clone(written),
+                args_state: ArgsState::Complete,
+                ask: None,
+                decided: None,
+                asked: 0,
+                calls_in_run: 0,
+                messages: Transcript::new(),
+                run: run.clone(),
+            })
+            .await;
+        let (Verdict::Run, Some((arguments, _))) = (&gated.verdict, &gated.arguments) else {
+            return gated.settled.unwrap_or_else(|| Executed {
+                outcome: Outcome::failed(ToolFailure::not_run(&**tool, "somebody has to decide first")),
+                replaced_by: None,
+                fatal: None,
+            });
+        };
+        self.execute(ExecuteRequest {
+            call,
+            tool: Arc::clone(tool),
+            arguments: Arc::clone(arguments),
+            attempt: 1,
+            decision: None,
+            retries_in_run: 0,
+            messages: Transcript::new(),
+            run,
+            cancelled,
+            snapshots: Arc::new(NoSnapshots),
+        })
+        .await
+    }
+
     /// Post-call hooks see every end, failures and refusals too, and may replace it. One that throws ends the run, and the
     /// call keeps the result it had (field reports U-170). Whoever made the result, it is bounded (field reports F-47).
     async fn after_hooks(&self, tool: &Tool, cx: &ToolContext, resumed: bool, outcome: Outcome) -> Executed {

@@ -3,7 +3,9 @@
 //! A figure is measured by a function in a file of its own here and has its row in [`FIGURES`]. Absolute times differ
 //! between machines, so a figure is a ratio within one run wherever it can be.
 
+mod assemble;
 mod cold;
+mod loops;
 
 use std::process::ExitCode;
 
@@ -24,7 +26,6 @@ struct Figure {
 }
 
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "no figure in the table has a lower bound yet")]
 enum Limit {
     AtMost(f64),
     AtLeast(f64),
@@ -55,6 +56,11 @@ impl Limit {
 
 /// Every figure, in the order it is printed.
 const FIGURES: &[Figure] = &[
+    Figure { name: "dispatch", unit: "µs", limit: Limit::AtMost(3.0), measure: loops::dispatch },
+    Figure { name: "loop.step", unit: "µs", limit: Limit::AtMost(25.0), measure: loops::step },
+    Figure { name: "loop.growth", unit: "x", limit: Limit::AtMost(4.4), measure: loops::growth },
+    Figure { name: "assemble", unit: "MB/s", limit: Limit::AtLeast(100.0), measure: assemble::recorded },
+    Figure { name: "parallel", unit: "ms", limit: Limit::AtMost(25.0), measure: loops::parallel },
     Figure { name: "cold.version", unit: "ms", limit: Limit::AtMost(10.0), measure: cold::version },
     Figure { name: "cold.binary", unit: "MB", limit: Limit::AtMost(30.0), measure: cold::binary },
 ];

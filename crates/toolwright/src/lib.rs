@@ -22,6 +22,8 @@ pub use toolwright_runtime::{
     ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, PendingApproval, Prices, Registry, RegistryError, Reply, RunStream,
     Stage, StageKind, Store, StoreError, SystemClock, ThreadHandle, ToolChoice,
 };
+/// `serde_json`'s macro for JSON values.
+pub use toolwright_tool::macro_support::serde_json::json;
 #[doc(hidden)]
 pub use toolwright_tool::macro_support;
 pub use toolwright_tool::{
@@ -46,6 +48,8 @@ impl InstalledResolvers for FeatureResolvers {
     fn resolvers() -> Vec<std::sync::Arc<dyn ModelResolver>> {
         #[allow(unused_mut, reason = "no feature, no resolver")]
         let mut all: Vec<std::sync::Arc<dyn ModelResolver>> = Vec::new();
+        #[cfg(feature = "chat")]
+        all.push(std::sync::Arc::new(toolwright_models::ChatResolver::new()));
         all
     }
 }

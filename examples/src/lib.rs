@@ -1,0 +1,4 @@
+//! Programs to run and read: `cargo run -p toolwright-examples --bin weather`.
+//!
+//! They need no key: where a model would decide, a scripted one stands in, so that what happens is the same each time.
+//! Give them a real one with `.model("provider/name")`.

@@ -1,8 +1,191 @@
-//! The simulator: core and driver under a seeded scheduler, with its invariants checked after each schedule.
+//! The simulator: core and driver under a seeded scheduler, with its invariants checked as they go and after each schedule.
+//!
+//! A schedule is one thread from its first input until it rests for good: a scripted model, tools with chosen latencies and
+//! failures, a store that crashes at any append, owners that die or hang, decisions that come early, late, twice or never,
+//! cancellations that race. Everything is drawn from one seed, so a seed that breaks an invariant replays.
+
+mod audit;
+mod checks;
+mod model;
+mod rng;
+mod store;
+#[cfg(test)]
+mod tests;
+mod tools;
+mod world;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
 
-/// `cargo xtask sim [--schedules N] [--seed S]`.
-pub(crate) fn run(_args: &[String]) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("the simulator is not built yet")
+use toolwright_core::Record;
+use toolwright_runtime::planted::Bug;
+
+use self::tools::Table;
+use self::world::World;
+use crate::usage;
+
+const SCHEDULES: u64 = 100_000;
+/// A planted bug has to be found within so many schedules.
+const PLANTED_WITHIN: u64 = 2_000;
+/// Records shown of a journal that broke an invariant.
+const TAIL: usize = 30;
+
+/// An invariant that did not hold.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    invariant: &'static str,
+    detail: String,
+}
+
+fn broken<T>(invariant: &'static str, detail: String) -> Result<T, Broken> {
+    Err(Broken { invariant, detail })
+}
+
+/// What happened over all schedules.
+#[derive(Default)]
+struct Stats {
+    records: u64,
+    runs: u64,
+    asks: u64,
+    calls: u64,
+    bodies: u64,
+    reruns: u64,
+    crashes_before: u64,
+    crashes_after: u64,
+    deaths: u64,
+    hangs: u64,
+    wakes: u64,
+    refused: u64,
+    approved: u64,
+    edited: u64,
+    rejected: u64,
+    late: u64,
+    again: u64,
+    altered: u64,
+    cancels: u64,
+    left_waiting: u64,
+}
+
+/// A schedule that broke an invariant, with its journal.
+struct Found {
+    seed: u64,
+    broken: Broken,
+    journal: Vec<Arc<Record>>,
+}
+
+/// Runs one schedule; gives its journal.
+fn schedule(seed: u64, bug: Option<Bug>, table: &Arc<Table>, stats: &mut Stats) -> Result<Vec<Arc<Record>>, Box<Found>> {
+    let mut world = World::new(seed, bug, table, stats).map_err(|broken| Box::new(Found { seed, broken, journal: Vec::new() }))?;
+    match world.run() {
+        Ok(()) => Ok(world.store.records),
+        Err(broken) => Err(Box::new(Found { seed, broken, journal: world.store.records })),
+    }
+}
+
+/// Runs schedules until one breaks an invariant.
+fn schedules(first: u64, count: u64, bug: Option<Bug>, stats: &mut Stats) -> Result<(), Box<Found>> {
+    let table = Arc::new(Table::new());
+    for seed in first..first.saturating_add(count) {
+        schedule(seed, bug, &table, stats)?;
+    }
+    Ok(())
+}
+
+fn name_of(bug: Bug) -> &'static str {
+    match bug {
+        Bug::RerunOfARecordedCall => "rerun-of-a-recorded-call",
+        Bug::ResultOutOfOrder => "result-out-of-order",
+        Bug::LostDecision => "lost-decision",
+        Bug::BodyBeforeRecord => "body-before-record",
+    }
+}
+
+struct Options {
+    schedules: u64,
+    seed: u64,
+    bug: Option<Bug>,
+}
+
+impl Options {
+    fn read(args: &[String]) -> anyhow::Result<Self> {
+        let mut options = Self { schedules: SCHEDULES, seed: 1, bug: None };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let number = |text: Option<&String>| text.and_then(|text| text.parse().ok()).ok_or_else(|| usage(&format!("{arg} takes a number")));
+            match arg.as_str() {
+                "--schedules" => options.schedules = number(args.next())?,
+                "--seed" => options.seed = number(args.next())?,
+                "--bug" => {
+                    let name = args.next().map(String::as_str);
+                    let Some(bug) = Bug::ALL.into_iter().find(|bug| name == Some(name_of(*bug))) else {
+                        let names: Vec<&str> = Bug::ALL.into_iter().map(name_of).collect();
+                        return Err(usage(&format!("--bug takes one of {}", names.join(", "))));
+                    };
+                    options.bug = Some(bug);
+                }
+                other => return Err(usage(&format!("sim has no option `{other}`"))),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// `cargo xtask sim [--schedules N] [--seed S] [--bug NAME]`.
+pub(crate) fn run(args: &[String]) -> anyhow::Result<ExitCode> {
+    let options = Options::read(args)?;
+    let started = Instant::now();
+    let mut stats = Stats::default();
+    if let Err(found) = schedules(options.seed, options.schedules, options.bug, &mut stats) {
+        tell(&found, options.bug);
+        return Ok(ExitCode::FAILURE);
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    print_stats(&stats, options.schedules, seconds);
+    if options.bug.is_none() && options.schedules >= PLANTED_WITHIN && !all_planted_found(options.seed) {
+        return Ok(ExitCode::FAILURE);
+    }
+    println!("{} schedules, no invariant broken", options.schedules);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(found: &Found, bug: Option<Bug>) {
+    let Found { seed, broken, journal } = found;
+    let skipped = journal.len().saturating_sub(TAIL);
+    println!("the journal of seed {seed}, {} records, the last {}:", journal.len(), journal.len() - skipped);
+    for record in journal.iter().skip(skipped) {
+        println!("  {}", serde_json::to_string(record).unwrap_or_default());
+    }
+    println!("broken: {}", broken.invariant);
+    println!("        {}", broken.detail);
+    let planted = bug.map(|bug| format!(" --bug {}", name_of(bug))).unwrap_or_default();
+    println!("replay: cargo xtask sim --seed {seed} --schedules 1{planted}");
+}
+
+fn print_stats(stats: &Stats, schedules: u64, seconds: f64) {
+    let Stats { records, runs, asks, calls, bodies, reruns, .. } = stats;
+    println!("schedules  {schedules} in {seconds:.1} s, {:.0} a second", schedules as f64 / seconds.max(0.001));
+    println!("journals   {records} records, {runs} runs, {} threads left waiting", stats.left_waiting);
+    println!("work       {asks} model requests, {calls} calls, {bodies} bodies, {reruns} of them again after a crash");
+    println!("crashes    {} before an append was durable, {} after", stats.crashes_before, stats.crashes_after);
+    println!("owners     {} died, {} hung, {} woke up, {} appends refused", stats.deaths, stats.hangs, stats.wakes, stats.refused);
+    println!(
+        "decisions  {} approved, {} edited, {} rejected, {} late, {} again, {} altered; {} cancellations",
+        stats.approved, stats.edited, stats.rejected, stats.late, stats.again, stats.altered, stats.cancels
+    );
+}
+
+/// How many schedules it takes to find each planted bug.
+fn all_planted_found(first: u64) -> bool {
+    let mut all = true;
+    for bug in Bug::ALL {
+        match schedules(first, PLANTED_WITHIN, Some(bug), &mut Stats::default()) {
+            Err(found) => println!("planted    {}: found by schedule {} ({})", name_of(bug), found.seed - first + 1, found.broken.invariant),
+            Ok(()) => {
+                println!("planted    {}: NOT found in {PLANTED_WITHIN} schedules", name_of(bug));
+                all = false;
+            }
+        }
+    }
+    all
 }

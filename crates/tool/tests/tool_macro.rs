@@ -355,6 +355,7 @@ async fn constraints_hold_before_the_body() {
 #[test]
 fn null_is_asked_for_only_where_it_is_written() {
     #[tool]
+    #[allow(clippy::option_option, reason = "how an author asks for null")]
     fn set(value: Option<Option<u8>>) {
         let _ = value;
     }
@@ -452,6 +453,7 @@ fn detached(tool: &Tool, args: Value) -> ToolContext {
 #[tokio::test]
 async fn a_function_that_returns_a_future_is_awaited() {
     #[tool]
+    #[allow(clippy::manual_async_fn, reason = "the form that is tested")]
     fn later(n: u8) -> impl Future<Output = Result<u8, ToolError>> + Send {
         async move { Ok(n) }
     }
@@ -581,6 +583,7 @@ struct Report {
 #[derive(serde::Serialize)]
 struct Unsaid(#[serde(serialize_with = "fails")] u8);
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn fails<S: serde::Serializer>(_: &u8, _: S) -> Result<S::Ok, S::Error> {
     Err(serde::ser::Error::custom("no"))
 }

@@ -11,7 +11,7 @@ use toolwright_tools::{Clock, current_date, day_name};
 
 /// 2024-02-28, a minute before midnight in UTC.
 fn before_leap_day() -> Clock {
-    Clock::fixed(SystemTime::UNIX_EPOCH + Duration::from_secs(1_709_164_740))
+    Clock::fixed(SystemTime::UNIX_EPOCH + Duration::from_mins(28_486_079))
 }
 
 async fn run(tool: &Tool, args: Value) -> Result<Value, ToolError> {

@@ -179,6 +179,9 @@ impl fmt::Debug for Tool {
     }
 }
 
+/// One option's effect.
+type Change = Box<dyn FnOnce(&mut ToolSpec)>;
+
 /// A tool that is being defined. Every option has the default of [`ToolSpec`].
 pub struct ToolBuilder {
     name: String,
@@ -188,7 +191,7 @@ pub struct ToolBuilder {
     approval: NeedsApproval,
     sandboxed: Option<Arc<dyn ToolBody>>,
     requirements: Requirements,
-    changes: Vec<Box<dyn FnOnce(&mut ToolSpec)>>,
+    changes: Vec<Change>,
     /// The macro reports missing descriptions through `tools lint`; by hand they are refused.
     allow_no_description: bool,
 }

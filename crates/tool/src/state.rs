@@ -4,10 +4,13 @@ use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// A value and its type's name.
+type Shared = (Arc<dyn Any + Send + Sync>, &'static str);
+
 /// Values by type. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct StateMap {
-    values: Arc<HashMap<TypeId, (Arc<dyn Any + Send + Sync>, &'static str)>>,
+    values: Arc<HashMap<TypeId, Shared>>,
 }
 
 /// Two values of one type.

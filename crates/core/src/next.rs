@@ -146,12 +146,10 @@ impl Thread {
     fn move_calls(&self, limit: Option<u32>) -> Vec<Action> {
         let mut actions = Vec::new();
         let limit = limit.map_or(usize::MAX, |limit| limit as usize);
+        let has_slot = |call: &Call| matches!(call.state, CallState::Cleared | CallState::Executing { .. });
         // With one slot a waiting call holds it, so that starts and ends alternate; with more it holds none.
-        let holds = |call: &Call| match call.state {
-            CallState::Cleared | CallState::Executing { .. } => true,
-            CallState::Asking(_) | CallState::Decided(..) => limit == 1,
-            CallState::Opened | CallState::Done => false,
-        };
+        let holds = |call: &Call| has_slot(call) || (limit == 1 && matches!(call.state, CallState::Asking(_) | CallState::Decided(..)));
+        let running = self.open_calls().filter(|call| has_slot(call)).count();
         let mut held = self.open_calls().filter(|call| holds(call)).count();
         let mut gate_free = true;
         let mut all_before_done = true;
@@ -168,7 +166,8 @@ impl Thread {
                     gate_free = false;
                 }
                 CallState::Decided(..) => {
-                    if gate_free {
+                    // What was decided needs a slot like any other.
+                    if gate_free && running < limit {
                         actions.push(Action::Gate(call.id.clone()));
                     }
                     gate_free = false;

@@ -127,10 +127,13 @@ pub struct Driver {
     thread: Thread,
     facts: Arc<dyn ToolFacts>,
     in_flight: HashSet<Key>,
+    /// The call whose gate is in flight.
+    at_gate: Option<CallId>,
     told_to_stop: HashSet<Key>,
     batch: Vec<Arc<Record>>,
     next_run: Option<NextRun>,
     inbox_through: u64,
+    stale_cancels: u64,
     #[cfg(feature = "planted-bugs")]
     bug: Option<crate::planted::Bug>,
 }
@@ -157,10 +160,12 @@ impl Driver {
             thread,
             facts,
             in_flight: HashSet::new(),
+            at_gate: None,
             told_to_stop: HashSet::new(),
             batch: Vec::new(),
             next_run: Some(next_run),
             inbox_through: 0,
+            stale_cancels: 0,
             #[cfg(feature = "planted-bugs")]
             bug: None,
         }
@@ -180,6 +185,11 @@ impl Driver {
     /// The thread as folded so far, records on their way to the store included.
     pub fn thread(&self) -> &Thread {
         &self.thread
+    }
+
+    /// Cancellations posted up to `position` were meant for runs that are over: where a new run starts, they don't stop it.
+    pub fn disregard_cancels_through(&mut self, position: u64) {
+        self.stale_cancels = position;
     }
 
     /// How far the inbox is taken; belongs into the next append.
@@ -274,7 +284,11 @@ impl Driver {
                 Ok(Attended::Recorded)
             }
             Action::AskModel { step } if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::Ask { step: *step })),
-            Action::Gate(call) if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::Gate { call: call.clone() })),
+            // Gates resolve one at a time, also when an earlier call is decided while a later one stands there.
+            Action::Gate(call) if !self.gate_is_taken() => {
+                self.at_gate = Some(call.clone());
+                Ok(Attended::Start(Effect::Gate { call: call.clone() }))
+            }
             Action::Execute { call, begun } if !self.in_flight.contains(&key) => self.begin(call, *begun, key, now),
             Action::Cancel(stopping) if self.in_flight.contains(stopping) && self.told_to_stop.insert(stopping.clone()) => {
                 if matches!(stopping, Key::Ask(_)) {
@@ -285,6 +299,11 @@ impl Driver {
             }
             _ => Ok(Attended::Nothing),
         }
+    }
+
+    /// Whether a call stands at the gate that still waits for its result.
+    fn gate_is_taken(&self) -> bool {
+        self.at_gate.as_ref().and_then(|call| self.thread.call(call)).is_some_and(|call| !matches!(call.state, CallState::Done))
     }
 
     /// A body has to begin; or it began in a process that is gone, and its tool says what then.
@@ -356,9 +375,10 @@ impl Driver {
                 }
             }
             Completion::Gated { call, outcome } => {
-                if !self.in_flight.remove(&Key::Gate(call.clone())) {
+                if self.at_gate.as_ref() != Some(&call) {
                     return Ok(());
                 }
+                self.at_gate = None;
                 self.record_gated(&call, *outcome, now)
             }
             Completion::Executed { call, executed } => {
@@ -369,7 +389,8 @@ impl Driver {
             }
             Completion::Posted { position, item } => {
                 self.inbox_through = self.inbox_through.max(position);
-                self.take_posted(item, now)
+                let stale = matches!(item, InboxItem::Cancel { .. }) && position <= self.stale_cancels;
+                if stale { Ok(()) } else { self.take_posted(item, now) }
             }
             Completion::Cancel { reason, partial } => self.cancel(reason, partial, now),
         }

@@ -254,6 +254,9 @@ impl Prepared {
         let durable = thread.head();
         let transcript_before = thread.transcript().len();
         let mut driver = Driver::new(thread, Arc::new(inner.dispatch.registry.clone()), next);
+        if matches!(start, Start::Input(_) | Start::Call(_)) {
+            driver.disregard_cancels_through(posted.last().map_or(0, |(position, _)| *position));
+        }
         let now = inner.clock.now();
         driver.open(&id, now)?;
         let cause = start.cause();

@@ -449,12 +449,12 @@ impl<'a> World<'a> {
             limits.tool_concurrency = self.rng.pick(&[None, Some(1), Some(2)]).flatten();
         }
         let next = NextRun { id: RunId::new(format!("run_{}", self.named)), agent: "sim".into(), limits, principal: None, metadata: serde_json::Map::new() };
-        let (durable, fresh) = (thread.head(), thread.run().is_none());
+        let durable = thread.head();
         let mut driver = Driver::new(thread, Arc::clone(self.table) as Arc<dyn toolwright_runtime::ToolFacts>, next);
         if let Some(bug) = self.bug {
             driver = driver.with_bug(bug);
         }
-        if fresh {
+        if matches!(start, Start::Input | Start::Direct) {
             driver.disregard_cancels_through(self.store.posted());
             self.store.audit.stale_cancels = self.store.posted();
         }

@@ -210,6 +210,8 @@ impl Audit {
                 self.steps_since_input = 0;
                 self.direct = *cause == RunCause::Invocation;
             }
+            // To end a wait: its calls get their results.
+            RunCause::Resume if !self.turn.is_empty() => {}
             _ => {
                 if !self.open().any(|call| matches!(call.stage, Stage::Decided(_))) {
                     return broken("a run of a decision has one", format!("{}: nothing is decided", record.seq));

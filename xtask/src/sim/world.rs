@@ -107,6 +107,8 @@ enum Start {
     GoOn,
     Input,
     Direct,
+    /// To end a run that nobody moves, or a wait.
+    Stop,
 }
 
 /// The world of one schedule.
@@ -408,6 +410,13 @@ impl<'a> World<'a> {
 
     /// Nobody moves the thread. Gives whether anything is left to do.
     fn nobody_moves(&mut self) -> Result<bool, Broken> {
+        let stops = self.plan.cancel > 0 && self.store.audit.open().next().is_some() && self.rng.percent(4);
+        if stops {
+            self.stats.cancels += 1;
+            self.post_cancel();
+            self.claim(&Start::Stop)?;
+            return Ok(true);
+        }
         let audit = &self.store.audit;
         if audit.run.is_some() || audit.can_resume() {
             self.claim(&Start::GoOn)?;
@@ -464,7 +473,7 @@ impl<'a> World<'a> {
         let mut owner = Owner { fence, driver, durable, seen: 0, flights: Vec::new() };
         let mut fate = self.take_inbox(&mut owner)?;
         if fate != Fate::Gone {
-            fate = if self.plan.cancel > 0 && self.rng.percent(2) { self.cancel(&mut owner)? } else { self.step(&mut owner, None)? };
+            fate = if matches!(start, Start::Stop) || (self.plan.cancel > 0 && self.rng.percent(2)) { self.cancel(&mut owner)? } else { self.step(&mut owner, None)? };
         }
         self.settle(owner, fate)
     }
@@ -473,7 +482,7 @@ impl<'a> World<'a> {
         let now = Timestamp(self.now);
         driver.open(&self.store.thread, now)?;
         match start {
-            Start::GoOn => Ok(()),
+            Start::GoOn | Start::Stop => Ok(()),
             Start::Input => driver.start(RunCause::Input, vec![Message::human("go on")], now),
             Start::Direct => {
                 driver.start(RunCause::Invocation, Vec::new(), now)?;

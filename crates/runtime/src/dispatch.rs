@@ -543,7 +543,11 @@ async fn run_to_end(running: Running, cx: &ToolContext, limits: &Limits) -> Resu
     let started = Instant::now();
     let stop = tokio::select! {
         biased;
-        ended = &mut body => return settle(ended),
+        ended = &mut body => {
+            let returned = settle(ended);
+            // The signal and its answer may come at once.
+            return if returned.is_err() && limits.cancelled.is_cancelled() { Err(stopped(false)) } else { returned };
+        }
         () = limits.cancelled.cancelled() => Stop::Cancelled,
         () = tokio::time::sleep(limits.timeout) => Stop::Deadline,
     };
@@ -554,18 +558,20 @@ async fn run_to_end(running: Running, cx: &ToolContext, limits: &Limits) -> Resu
         let returned = settle(ended);
         return match (returned, stop) {
             (Ok(output), _) => Ok(output),
-            (Err(_), Stop::Cancelled) => Err(ToolError::new("the call was stopped because the run was; its outcome is unknown").named("AbortError")),
+            (Err(_), Stop::Cancelled) => Err(stopped(false)),
             (Err(_), Stop::Deadline) => Err(timed_out(limits.timeout, false)),
         };
     }
     tracing::warn!(tool = cx.tool_name(), call = %cx.call_id(), blocking, elapsed_ms = started.elapsed().as_millis() as u64, "a tool did not stop when told to and was dropped");
     match stop {
         Stop::Deadline => Err(timed_out(limits.timeout, blocking)),
-        Stop::Cancelled => {
-            let more = if blocking { " and it may still be running" } else { "" };
-            Err(ToolError::new(format!("the call was stopped because the run was; its outcome is unknown{more}")).named("AbortError"))
-        }
+        Stop::Cancelled => Err(stopped(blocking)),
     }
+}
+
+fn stopped(still_running: bool) -> ToolError {
+    let more = if still_running { ", and it may still be running" } else { "" };
+    ToolError::new(format!("the call was stopped because the run was; its outcome is unknown{more}")).named("AbortError")
 }
 
 fn timed_out(timeout: Duration, still_running: bool) -> ToolError {

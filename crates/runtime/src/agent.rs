@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use toolwright_core::{Author, CallId, CallOpening, CallOrigin, Input, Message, RunCause, RunLimits, ThreadId, ToolSpec};
+use toolwright_core::{AbortReason, Author, CallId, CallOpening, CallOrigin, Input, Message, RunCause, RunLimits, ThreadId, ToolSpec};
 use toolwright_tool::{EnvSource, Identity, Need, StateMap, Tool};
 
 use crate::approvals::Approvals;
@@ -508,6 +508,8 @@ pub(crate) enum Start {
     Input(Vec<Message>),
     Call(CallOpening),
     GoOn,
+    /// A run that nobody moves any more, or a wait, is ended.
+    Stop(AbortReason),
 }
 
 impl Start {
@@ -515,7 +517,7 @@ impl Start {
         match self {
             Self::Input(_) => RunCause::Input,
             Self::Call(_) => RunCause::Invocation,
-            Self::GoOn => RunCause::Resume,
+            Self::GoOn | Self::Stop(_) => RunCause::Resume,
         }
     }
 

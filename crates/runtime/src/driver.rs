@@ -134,6 +134,7 @@ pub struct Driver {
     next_run: Option<NextRun>,
     inbox_through: u64,
     stale_cancels: u64,
+    streamed: Option<String>,
     #[cfg(feature = "planted-bugs")]
     bug: Option<crate::planted::Bug>,
 }
@@ -166,6 +167,7 @@ impl Driver {
             next_run: Some(next_run),
             inbox_through: 0,
             stale_cancels: 0,
+            streamed: None,
             #[cfg(feature = "planted-bugs")]
             bug: None,
         }
@@ -190,6 +192,11 @@ impl Driver {
     /// Cancellations posted up to `position` were meant for runs that are over: where a new run starts, they don't stop it.
     pub fn disregard_cancels_through(&mut self, position: u64) {
         self.stale_cancels = position;
+    }
+
+    /// The text that a model in mid-reply has streamed so far: kept if what is posted next stops the run.
+    pub fn streamed(&mut self, text: String) {
+        self.streamed = Some(text);
     }
 
     /// How far the inbox is taken; belongs into the next append.
@@ -413,11 +420,18 @@ impl Driver {
                 }
                 self.record(RecordBody::CallDecided { approval, call, sha256, decision }, now)
             }
-            InboxItem::Cancel { reason } => self.cancel(reason, None, now),
+            InboxItem::Cancel { reason } => {
+                let partial = self.streamed.take();
+                self.cancel(reason, partial, now)
+            }
         }
     }
 
     fn cancel(&mut self, reason: AbortReason, partial: Option<String>, now: Timestamp) -> Result<(), Misfit> {
+        if self.thread.run().is_none() && self.thread.open_calls().next().is_some() {
+            // The run has paused and its calls wait: a run of its own gives them their results.
+            self.start(RunCause::Resume, Vec::new(), now)?;
+        }
         if self.thread.run().is_none_or(|run| run.ending.is_some()) {
             return Ok(());
         }

@@ -185,6 +185,7 @@ impl Shell {
         let mut rests = false;
         for (position, item) in items {
             *seen = (*seen).max(position);
+            self.driver.streamed(self.hub.text_so_far());
             rests = self.step(Some(Completion::Posted { position, item })).await?;
         }
         Ok(rests)

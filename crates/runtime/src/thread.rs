@@ -22,7 +22,7 @@ use crate::driver::Driver;
 use crate::error::AgentError;
 use crate::hub::Hub;
 use crate::shell::{RunSetup, Shell, Stopper, load};
-use crate::store::InboxItem;
+use crate::store::{InboxItem, StoreError};
 use crate::subscription::Subscription;
 
 /// A thread of an agent, with what its next run is made with.
@@ -139,12 +139,22 @@ impl ThreadHandle {
         self.start(Start::call(name, arguments, crate::random::call_id()))
     }
 
-    /// Asks whoever moves the thread to stop its run. Gives nothing: the run ends with `aborted` soon after.
+    /// Asks whoever moves the thread to stop its run, which ends with `aborted` soon after. A thread that nobody moves,
+    /// because its calls wait for decisions or its process died, is stopped from here; one at rest stays as it is.
     pub async fn cancel(&self, message: impl Into<String>) -> Result<(), AgentError> {
+        let id = self.id()?;
         let reason = AbortReason::abort(message);
         let key = format!("cancel:{}", crate::random::call_id());
-        self.inner.store.post(self.id()?, &key, InboxItem::Cancel { reason }).await?;
-        Ok(())
+        self.inner.store.post(id, &key, InboxItem::Cancel { reason: reason.clone() }).await?;
+        let thread = load(&*self.inner.store, id).await?;
+        if thread.run().is_none() && thread.open_calls().next().is_none() {
+            return Ok(());
+        }
+        match self.start(Start::Stop(reason)).await {
+            // Somebody moves it, and reads the inbox; or it has come to rest.
+            Err(AgentError::Store(StoreError::Busy { .. }) | AgentError::NothingToResume { .. }) => Ok(()),
+            ended => ended.map(|_| ()),
+        }
     }
 
     /// The transcript so far.
@@ -167,6 +177,9 @@ impl ThreadHandle {
             return RunStream::failed(AgentError::RuntimeStopped);
         }
         let stopper = Stopper::new();
+        if let Start::Stop(reason) = &start {
+            stopper.stop(reason.clone());
+        }
         if let Some(token) = &self.cancel_on {
             if token.is_cancelled() {
                 stopper.stop(AbortReason::abort("the caller's token was cancelled before the run began"));
@@ -239,7 +252,7 @@ impl Prepared {
         // A run that goes on acts for whom it began (sdk-runtime LOOP-11).
         let kept = match thread.run() {
             Some(run) => run.principal.clone(),
-            None if matches!(start, Start::GoOn) => thread.last_run().and_then(|run| run.principal.clone()),
+            None if matches!(start, Start::GoOn | Start::Stop(_)) => thread.last_run().and_then(|run| run.principal.clone()),
             None => None,
         };
         let principal = match kept {
@@ -266,7 +279,7 @@ impl Prepared {
                 driver.start(cause, Vec::new(), now)?;
                 driver.open_call(opening, now)?;
             }
-            Start::GoOn => {}
+            Start::GoOn | Start::Stop(_) => {}
         }
         let hub = Arc::new(Hub::new(durable));
         let subscription = Subscription::new(Arc::clone(&inner.store), Arc::clone(&inner.clock), id.clone(), Arc::clone(&hub), run, after);
@@ -300,7 +313,8 @@ impl Prepared {
 fn may_start(thread: &Thread, id: &ThreadId, start: &Start, decisions_posted: bool) -> Result<(), AgentError> {
     let decided = decisions_posted || thread.open_calls().any(|call| matches!(call.state, CallState::Decided(..)));
     match (start, thread.run()) {
-        (Start::GoOn, Some(_)) => Ok(()),
+        (Start::GoOn | Start::Stop(_), Some(_)) => Ok(()),
+        (Start::Stop(_), None) if thread.open_calls().next().is_some() => Ok(()),
         (Start::GoOn, None) if decided => Ok(()),
         (_, Some(_)) => Err(AgentError::Interrupted { thread: id.clone() }),
         (_, None) => {
@@ -309,7 +323,7 @@ fn may_start(thread: &Thread, id: &ThreadId, start: &Start, decisions_posted: bo
                 return Err(AgentError::AwaitingApproval { thread: id.clone(), approvals: approvals.join(", ") });
             }
             match start {
-                Start::GoOn => Err(AgentError::NothingToResume { thread: id.clone() }),
+                Start::GoOn | Start::Stop(_) => Err(AgentError::NothingToResume { thread: id.clone() }),
                 _ => Ok(()),
             }
         }

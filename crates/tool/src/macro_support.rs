@@ -202,7 +202,7 @@ pub trait SandboxBody<M>: Send + Sync + 'static {
     fn requires(requirements: &mut Requirements);
 
     /// Begins.
-    fn begin(self: &Arc<Self>, cx: ToolContext) -> Running;
+    fn sandboxed(self: &Arc<Self>, cx: ToolContext) -> Running;
 }
 
 struct Sandboxed<B, M> {
@@ -216,7 +216,7 @@ impl<M: 'static, B: SandboxBody<M>> ToolBody for Sandboxed<B, M> {
     }
 
     fn begin(&self, cx: ToolContext) -> Running {
-        self.body.begin(cx)
+        self.body.sandboxed(cx)
     }
 }
 
@@ -270,7 +270,7 @@ macro_rules! functions_of {
             }
 
             #[allow(non_snake_case, reason = "an extractor's value is named as its type")]
-            fn begin(self: &Arc<Self>, _cx: ToolContext) -> Running {
+            fn sandboxed(self: &Arc<Self>, _cx: ToolContext) -> Running {
                 let body = Arc::clone(self);
                 Running::Blocking(Box::pin(async move {
                     $(let $extractor = $extractor::from_call(&_cx).await?;)*
@@ -291,7 +291,7 @@ macro_rules! functions_of {
                 $($extractor::requires(_requirements);)*
             }
 
-            fn begin(self: &Arc<Self>, _cx: ToolContext) -> Running {
+            fn sandboxed(self: &Arc<Self>, _cx: ToolContext) -> Running {
                 let body = Arc::clone(self);
                 Running::Future(Box::pin(async move { body($($extractor::from_call(&_cx).await?),*).await.into_tool_result() }))
             }

@@ -1,0 +1,73 @@
+//! The command `toolwright`: what stands between a person, or a script, and the library.
+//!
+//! - [`main`]: arguments in, an [`Exit`] out;
+//! - [`lint`]: what is doubtful about tools, as plain data;
+//! - [`reference`]: the help texts of every command.
+
+mod args;
+mod ask;
+mod chat;
+mod choose;
+mod doctor;
+mod exit;
+mod follow;
+mod interrupt;
+mod lines;
+pub mod lint;
+mod local;
+mod models;
+mod problem;
+mod run;
+mod show;
+mod terminal;
+mod tools;
+mod usage;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+pub use args::reference;
+use args::{Cli, Command, ModelsCommand, ToolsCommand};
+pub use exit::Exit;
+use problem::Problem;
+use terminal::Terminal;
+
+/// Runs the command with these arguments, the program's own name first.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let mut terminal = Terminal::new(args::color_of(&arguments));
+    let outcome = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => dispatch(cli, &mut terminal),
+        Err(error) => usage::told(&error, &mut terminal),
+    };
+    outcome.unwrap_or_else(|problem| problem.tell(&mut terminal))
+}
+
+fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Problem> {
+    if let Some(filter) = &cli.global.log {
+        terminal::log(filter)?;
+    }
+    match cli.command {
+        Command::Run(options) => on_runtime(run::run(options, terminal)),
+        Command::Chat(options) => on_runtime(chat::chat(&options, terminal)),
+        Command::Tools(ToolsCommand::List(options)) => tools::list(options, terminal),
+        Command::Tools(ToolsCommand::Show(options)) => tools::show(&options, terminal),
+        Command::Tools(ToolsCommand::Call(options)) => on_runtime(tools::call(options, terminal)),
+        Command::Tools(ToolsCommand::Lint(options)) => tools::lint(&options, terminal),
+        Command::Models(ModelsCommand::List(options)) => models::list(options, terminal),
+        Command::Models(ModelsCommand::Fetch) => on_runtime(models::fetch(terminal)),
+        Command::Models(ModelsCommand::Check(options)) => on_runtime(models::check(&options, terminal)),
+        Command::Doctor(options) => on_runtime(doctor::doctor(options, terminal)),
+    }
+}
+
+/// Runs `work` to its end. What is still on other threads then, such as a reader that waits for a key, is left behind.
+fn on_runtime(work: impl Future<Output = Result<Exit, Problem>>) -> Result<Exit, Problem> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Problem::failed("TOOLWRIGHT_AGENT_EXECUTION_FAILED", format!("no threads could be started: {error}")))?;
+    let exit = runtime.block_on(work);
+    runtime.shutdown_background();
+    exit
+}

@@ -2,6 +2,7 @@
 //!
 //! - [`ChatModel`], [`Switches`], [`ChatResolver`]: Chat Completions, and how the servers that speak it differ.
 //! - [`sse`], [`Assembler`], [`ReplyDecoder`]: a stream's bytes to the items of a reply; pure.
+//! - `local` (feature `local`): the embedded model, run in this process.
 //! - [`scripted`]: a model that says what a test wrote.
 //! - [`replay`]: whole HTTP conversations, recorded into a file and replayed from it.
 //! - [`Transport`]: what lies below a wire, the network or a recording.
@@ -14,6 +15,8 @@ mod encode;
 mod failure;
 mod identity;
 mod ids;
+#[cfg(feature = "local")]
+pub mod local;
 pub mod replay;
 mod resolve;
 pub mod scripted;

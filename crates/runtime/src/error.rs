@@ -142,8 +142,39 @@ impl AgentError {
         }
     }
 
+    /// What to do, in general for the code; the message says it for the case.
+    pub fn hint(&self) -> Option<&'static str> {
+        toolwright_core::codes::hint(self.code())
+    }
+
+    /// Message, code and hint in one line, for people who develop with the library (sdk-tools 33.1/2).
+    pub fn help_line(&self) -> String {
+        match self.hint() {
+            Some(hint) => format!("{self} [{}] {hint}", self.code()),
+            None => format!("{self} [{}]", self.code()),
+        }
+    }
+
     /// Whether the caller's configuration or usage is at fault, rather than a run.
     pub fn is_usage(&self) -> bool {
         !matches!(self, Self::Run { .. } | Self::Store(_) | Self::Journal(_) | Self::RuntimeStopped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // rule: sdk-tools 33.1/1
+    // rule: sdk-tools 33.1/2
+    #[test]
+    fn an_error_has_a_sentence_a_code_and_a_hint() {
+        let error = AgentError::NoModel;
+        assert_eq!(error.code(), "TOOLWRIGHT_CONFIG_MISSING_PROVIDER");
+        assert_eq!(error.hint(), Some("name a model, or set `TOOLWRIGHT_MODEL` or a provider's key"));
+        let line = error.help_line();
+        assert!(line.starts_with("no model is set; use ") && line.contains(" [TOOLWRIGHT_CONFIG_MISSING_PROVIDER] name a model"), "{line}");
+        // The sentence itself carries neither: a model may see it.
+        assert!(!error.to_string().contains("TOOLWRIGHT_"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ pub(crate) fn root(given: Option<Path>) -> syn::Result<Path> {
     if let Some(path) = given {
         return Ok(path);
     }
-    // Both crates name themselves with `extern crate self as ...`, so that their own path works in their tests too.
+    // `toolwright-tool` first: the facade itself has it too. It names itself with `extern crate self`, so that this path works within.
     for (package, own) in [("toolwright-tool", "toolwright_tool"), ("toolwright", "toolwright")] {
         let name = match crate_name(package) {
             Ok(FoundCrate::Itself) => own.to_owned(),

@@ -464,7 +464,6 @@ async fn a_function_that_returns_a_future_is_awaited() {
 }
 
 // rule: sdk-tools 8.1/1
-// rule: sdk-tools 8.1/2
 #[tokio::test]
 async fn a_literal_stream_gives_snapshots() {
     #[tool]
@@ -517,7 +516,6 @@ impl From<Own> for ToolError {
 
 // rule: sdk-tools 7.3/1
 // rule: sdk-tools 7.4/3
-// rule: sdk-tools 7.4/5
 #[tokio::test]
 async fn any_error_becomes_a_failure() {
     #[tool]

@@ -79,7 +79,6 @@ async fn an_item_keeps_its_id() {
 
 // rule: sdk-tools 9.5/2
 // rule: sdk-tools 9.5/4
-// case: field-reports 142
 #[tokio::test]
 async fn a_bad_list_is_refused_with_the_list_as_it_is() {
     let list = TodoTools::new();
@@ -98,7 +97,6 @@ async fn a_bad_list_is_refused_with_the_list_as_it_is() {
     assert_eq!(status.unwrap_err()[0].path, "todos.0.status");
 }
 
-// case: field-reports 142
 #[tokio::test]
 async fn a_write_of_what_is_there_succeeds_too() {
     let list = TodoTools::new();

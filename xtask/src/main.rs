@@ -23,6 +23,7 @@ cargo xtask <chore>
   licences                          check every dependency's licence against deny.toml
   bench [NAME ...] [--json] [--slack FACTOR]
                                     measure figures and compare them with their limits
+  local-eval [dev] [-v]             show the local model on its evaluation sets
   sim [--schedules N] [--seed S]    run the simulator";
 
 fn main() -> ExitCode {
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Some("features") => features::run(&rest),
         Some("licences") => licences::run(&rest),
         Some("bench") => bench::run(&rest),
+        Some("local-eval") => bench::local::run(&rest),
         Some("sim") => sim::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");

@@ -50,6 +50,8 @@ impl InstalledResolvers for FeatureResolvers {
         let mut all: Vec<std::sync::Arc<dyn ModelResolver>> = Vec::new();
         #[cfg(feature = "chat")]
         all.push(std::sync::Arc::new(toolwright_models::ChatResolver::new()));
+        #[cfg(feature = "local")]
+        all.push(std::sync::Arc::new(toolwright_models::local::LocalResolver::default()));
         all
     }
 }

@@ -5,6 +5,7 @@
 
 mod assemble;
 mod cold;
+pub(crate) mod local;
 mod loops;
 
 use std::process::ExitCode;
@@ -63,6 +64,10 @@ const FIGURES: &[Figure] = &[
     Figure { name: "parallel", unit: "ms", limit: Limit::AtMost(25.0), measure: loops::parallel },
     Figure { name: "cold.version", unit: "ms", limit: Limit::AtMost(10.0), measure: cold::version },
     Figure { name: "cold.binary", unit: "MB", limit: Limit::AtMost(30.0), measure: cold::binary },
+    Figure { name: "local.turn", unit: "ms", limit: Limit::AtMost(800.0), measure: local::measured },
+    Figure { name: "local.right", unit: "%", limit: Limit::AtLeast(75.0), measure: local::measured },
+    Figure { name: "local.asks", unit: "%", limit: Limit::AtMost(15.0), measure: local::measured },
+    Figure { name: "local.declines", unit: "%", limit: Limit::AtLeast(85.0), measure: local::measured },
 ];
 
 struct Options {

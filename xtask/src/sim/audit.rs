@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use toolwright_core::{
-    ApprovalId, CallId, CallOpening, CallOrigin, Decision, DecisionVerdict, FinishReason, OnInterrupt, Record, RecordBody, RunCause, RunId, RunLimits,
-    Verdict,
+    ApprovalId, CallId, CallOpening, CallOrigin, Decision, DecisionVerdict, FinishReason, OnInterrupt, Record, RecordBody, RunCause, RunId,
+    RunLimits, Verdict,
 };
 
 use super::{Broken, broken, tools};
@@ -30,6 +30,8 @@ pub(super) struct AuditCall {
     pub(super) stage: Stage,
     pub(super) attempts: u32,
     pub(super) gated: bool,
+    /// The hash of the arguments that the gate let pass last.
+    sha256: Option<Arc<str>>,
     sequential: bool,
     /// Somebody let it run since its body last began.
     allowed: bool,
@@ -100,14 +102,18 @@ impl Audit {
     }
 
     /// A body is about to begin.
-    pub(super) fn may_begin(&self, id: &CallId, attempt: u32) -> Result<(), Broken> {
+    pub(super) fn may_begin(&self, id: &CallId, attempt: u32, sha256: Option<&Arc<str>>) -> Result<(), Broken> {
         let Some(call) = self.call(id) else {
             return broken("no body begins before its call.executing is durable", format!("the call {id} is not even opened"));
         };
         match call.stage {
             Stage::Done => broken("a call with a recorded result is never begun again", format!("the call {id} has its result")),
-            Stage::Executing if call.attempts == attempt => Ok(()),
-            stage => broken("no body begins before its call.executing is durable", format!("attempt {attempt} of {id}, which is {stage:?} durably")),
+            Stage::Executing if call.attempts == attempt && call.sha256.as_ref() == sha256 => Ok(()),
+            Stage::Executing if call.attempts == attempt => broken("a body gets the arguments that passed the gate", id.to_string()),
+            stage => broken(
+                "no body begins before its call.executing is durable",
+                format!("attempt {attempt} of {id}, which is {stage:?} durably"),
+            ),
         }
     }
 
@@ -115,7 +121,10 @@ impl Audit {
     pub(super) fn may_ask(&self, step: u32) -> Result<(), Broken> {
         match &self.step {
             Some(open) if open.number == step && !open.replied => Ok(()),
-            _ => broken("a recorded model reply is never asked for again", format!("the model is asked for step {step}, which does not wait for a reply")),
+            _ => broken(
+                "a recorded model reply is never asked for again",
+                format!("the model is asked for step {step}, which does not wait for a reply"),
+            ),
         }
     }
 
@@ -190,7 +199,10 @@ impl Audit {
             RecordBody::RunCancelled { reason } => {
                 let posted = reason.message.strip_prefix("inbox ").and_then(|at| at.parse::<u64>().ok());
                 if let Some(at) = posted.filter(|at| *at <= self.stale_cancels) {
-                    return broken("a cancellation stops the run it was meant for, no later one", format!("{}: it was posted at {at}", record.seq));
+                    return broken(
+                        "a cancellation stops the run it was meant for, no later one",
+                        format!("{}: it was posted at {at}", record.seq),
+                    );
                 }
                 self.run_ends();
                 Ok(())
@@ -261,6 +273,7 @@ impl Audit {
             stage: Stage::Opened,
             attempts: 0,
             gated: false,
+            sha256: None,
             sequential: opening.sequential,
             allowed: false,
         });
@@ -313,7 +326,10 @@ impl Audit {
             Some(limit) => running >= limit,
         };
         if over {
-            return broken("no more bodies at once than tool_concurrency", format!("{}: {} starts beside {running} others", record.seq, call.id));
+            return broken(
+                "no more bodies at once than tool_concurrency",
+                format!("{}: {} starts beside {running} others", record.seq, call.id),
+            );
         }
         Ok(())
     }
@@ -332,7 +348,9 @@ impl Audit {
             Stage::Opened if !resumed => None,
             Stage::Decided(approval) if resumed => self.approvals.get(approval),
             Stage::Executing if resumed && matches!(verdict, Verdict::Ask(_)) && on_interrupt(&call.tool) == OnInterrupt::Ask => None,
-            stage => return broken("a call passes the gate once, and once more when decided", format!("{}: {id} is {stage:?}", record.seq)),
+            stage => {
+                return broken("a call passes the gate once, and once more when decided", format!("{}: {id} is {stage:?}", record.seq));
+            }
         };
         if call.stage == Stage::Opened || matches!(verdict, Verdict::Run) {
             self.may_start(record, at, call.stage == Stage::Opened)?;
@@ -369,6 +387,9 @@ impl Audit {
         self.set(at, |call| {
             call.stage = stage;
             call.gated = true;
+            if let Some(sha256) = sha256 {
+                call.sha256 = Some(Arc::clone(sha256));
+            }
         });
         Ok(())
     }
@@ -383,7 +404,10 @@ impl Audit {
             return broken("a decision is applied once", format!("{id} for {call}"));
         }
         if approval.sha256 != *sha256 || approval.posted.as_ref() != Some(decision) {
-            return broken("late and altered decisions change nothing", format!("{id} was decided as {decision:?}, posted first was {:?}", approval.posted));
+            return broken(
+                "late and altered decisions change nothing",
+                format!("{id} was decided as {decision:?}, posted first was {:?}", approval.posted),
+            );
         }
         approval.applied = true;
         let allowed = !matches!(decision.verdict, DecisionVerdict::Reject);
@@ -397,7 +421,10 @@ impl Audit {
     fn executing(&mut self, record: &Record, id: &CallId, attempt: u32) -> Result<(), Broken> {
         let (at, call) = self.at(id)?;
         if !matches!(call.stage, Stage::Cleared | Stage::Executing) || attempt != call.attempts + 1 {
-            return broken("only a cleared call's body begins", format!("{}: attempt {attempt} of {id}, which is {:?}", record.seq, call.stage));
+            return broken(
+                "only a cleared call's body begins",
+                format!("{}: attempt {attempt} of {id}, which is {:?}", record.seq, call.stage),
+            );
         }
         if attempt > 1 {
             let may = match on_interrupt(&call.tool) {

@@ -77,7 +77,13 @@ pub(super) fn same_state(stored: &Thread, owner: &Thread) -> Result<(), Broken> 
     let results = |thread: &Thread| thread.last_results().iter().map(|(call, _)| call.to_string()).collect::<Vec<_>>();
     broken(
         "the fold of the stored journal is the owner's",
-        format!("stored: head {}, results {:?}; owner: head {}, results {:?}", stored.head(), results(stored), owner.head(), results(owner)),
+        format!(
+            "stored: head {}, results {:?}; owner: head {}, results {:?}",
+            stored.head(),
+            results(stored),
+            owner.head(),
+            results(owner)
+        ),
     )
 }
 

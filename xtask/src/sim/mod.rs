@@ -112,7 +112,8 @@ impl Options {
         let mut options = Self { schedules: SCHEDULES, seed: 1, bug: None };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
-            let number = |text: Option<&String>| text.and_then(|text| text.parse().ok()).ok_or_else(|| usage(&format!("{arg} takes a number")));
+            let number =
+                |text: Option<&String>| text.and_then(|text| text.parse().ok()).ok_or_else(|| usage(&format!("{arg} takes a number")));
             match arg.as_str() {
                 "--schedules" => options.schedules = number(args.next())?,
                 "--seed" => options.seed = number(args.next())?,
@@ -180,7 +181,9 @@ fn all_planted_found(first: u64) -> bool {
     let mut all = true;
     for bug in Bug::ALL {
         match schedules(first, PLANTED_WITHIN, Some(bug), &mut Stats::default()) {
-            Err(found) => println!("planted    {}: found by schedule {} ({})", name_of(bug), found.seed - first + 1, found.broken.invariant),
+            Err(found) => {
+                println!("planted    {}: found by schedule {} ({})", name_of(bug), found.seed - first + 1, found.broken.invariant)
+            }
             Ok(()) => {
                 println!("planted    {}: NOT found in {PLANTED_WITHIN} schedules", name_of(bug));
                 all = false;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolwright_core::{
-    ApprovalAsk, ApprovalId, ArgsState, CallId, Decision, DecisionVerdict, Ending, Failure, GuardrailTrip, Issue, OnInterrupt, Outcome, ThreadId,
-    ToolFailure, ToolFailureKind, ToolOutput, Verdict,
+    ApprovalAsk, ApprovalId, ArgsState, CallId, Decision, DecisionVerdict, Ending, Failure, GuardrailTrip, Issue, OnInterrupt, Outcome,
+    ThreadId, ToolFailure, ToolFailureKind, ToolOutput, Verdict,
 };
 use toolwright_runtime::{Executed, GateOutcome, ToolFacts};
 
@@ -121,7 +121,8 @@ pub(super) fn gate(thread: &ThreadId, request: &GateRequest) -> GateOutcome {
     if text.contains("deny") {
         return refused(arguments, ToolFailure::denied(tool.name, None));
     }
-    let passed = |verdict, settled| GateOutcome { arguments: arguments.clone(), repairs: Vec::new(), read_only: tool.read_only, verdict, settled };
+    let passed =
+        |verdict, settled| GateOutcome { arguments: arguments.clone(), repairs: Vec::new(), read_only: tool.read_only, verdict, settled };
     if text.contains("answer") {
         let output = Arc::new(ToolOutput::text("answered by a hook"));
         let settled = Executed { outcome: Outcome::Done { output: Arc::clone(&output) }, replaced_by: None, fatal: None };
@@ -132,11 +133,18 @@ pub(super) fn gate(thread: &ThreadId, request: &GateRequest) -> GateOutcome {
         return passed(Verdict::EndRun { ending: Ending::Error { failure } }, None);
     }
     if text.contains("trip") {
-        let trip = GuardrailTrip { name: "fence".to_owned(), kind: "tool".to_owned(), reason: "tripped".to_owned(), tool_name: Some(tool.name.to_owned()) };
+        let trip = GuardrailTrip {
+            name: "fence".to_owned(),
+            kind: "tool".to_owned(),
+            reason: "tripped".to_owned(),
+            tool_name: Some(tool.name.to_owned()),
+        };
         return passed(Verdict::EndRun { ending: Ending::Guardrail { trip } }, None);
     }
     match &request.decided {
-        Some((Decision { verdict: DecisionVerdict::Reject, note, .. }, _)) => refused(arguments.clone(), ToolFailure::rejected(tool.name, note.clone())),
+        Some((Decision { verdict: DecisionVerdict::Reject, note, .. }, _)) => {
+            refused(arguments.clone(), ToolFailure::rejected(tool.name, note.clone()))
+        }
         Some(_) => passed(Verdict::Run, None),
         None if tool.needs_approval || (request.confirm && !tool.read_only) => {
             let approval = ApprovalId::of(thread, &request.call, request.asked + 1);

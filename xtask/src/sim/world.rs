@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use toolwright_core::{
-    AbortReason, ApprovalId, CallId, CallOpening, CallOrigin, CallState, Decision, DecisionVerdict, Key, Message, Record, RunCause, RunId, RunLimits, Seq,
-    ThreadId, Timestamp,
+    AbortReason, ApprovalId, CallId, CallOpening, CallOrigin, CallState, Decision, DecisionVerdict, Key, Message, Record, RunCause, RunId,
+    RunLimits, Seq, ThreadId, Timestamp,
 };
 use toolwright_runtime::planted::Bug;
 use toolwright_runtime::{Completion, Driver, Effect, InboxItem, NextRun};
@@ -53,7 +53,7 @@ impl Plan {
         };
         let endless = rng.percent(5);
         Self {
-            limit: rng.pick(&[None, None, Some(1), Some(2), Some(3)]).flatten(),
+            limit: rng.pick(&[None, None, Some(1), Some(2), Some(2), Some(3)]).flatten(),
             limits_vary: rng.percent(10),
             max_steps: rng.between(1, 8) as u32,
             max_repeats: rng.pick(&[None, Some(2), Some(5)]).flatten(),
@@ -77,9 +77,16 @@ impl Plan {
 enum Work {
     Ask(u32),
     Gate(GateRequest),
-    Body { call: CallId, tool: &'static Tool, told_to_stop: bool },
+    Body {
+        call: CallId,
+        tool: &'static Tool,
+        told_to_stop: bool,
+    },
     /// A body that was given up says something after all.
-    Ghost { call: CallId, tool: &'static Tool },
+    Ghost {
+        call: CallId,
+        tool: &'static Tool,
+    },
 }
 
 struct Flight {
@@ -262,6 +269,9 @@ impl<'a> World<'a> {
         let mut fate = Fate::Alive;
         for (position, item) in self.store.inbox(owner.seen) {
             owner.seen = position;
+            if self.rng.percent(50) {
+                owner.driver.streamed("so far".to_owned());
+            }
             fate = self.step(owner, Some(Completion::Posted { position, item }))?;
             if fate == Fate::Gone {
                 break;
@@ -315,7 +325,7 @@ impl<'a> World<'a> {
         Ok(true)
     }
 
-    fn begin(&mut self, owner: &mut Owner, slowest: u64, work: Work) {
+    fn set_out(&mut self, owner: &mut Owner, slowest: u64, work: Work) {
         let due = self.now + self.rng.below(slowest + 1) as i64;
         owner.flights.push(Flight { due, work });
     }
@@ -331,7 +341,7 @@ impl<'a> World<'a> {
         if let Err(unbalanced) = owner.driver.thread().transcript().check_balance() {
             return broken("the transcript is balanced, results in call order", format!("sent with step {step}: {unbalanced}"));
         }
-        self.begin(owner, 500, Work::Ask(step));
+        self.set_out(owner, 500, Work::Ask(step));
         Ok(())
     }
 
@@ -356,18 +366,17 @@ impl<'a> World<'a> {
             decided,
             asked: open.asked,
         };
-        self.begin(owner, 10, Work::Gate(request));
+        self.set_out(owner, 10, Work::Gate(request));
         Ok(())
     }
 
     fn execute(&mut self, owner: &mut Owner, call: &CallId, attempt: u32) -> Result<(), Broken> {
-        self.store.audit.may_begin(call, attempt)?;
-        let Some((open, tool)) = owner.driver.thread().call(call).and_then(|open| Some((open, tools::tool(&open.tool)?))) else {
+        let open = owner.driver.thread().call(call);
+        let sha256 = open.and_then(|open| Some(&open.gated.as_ref()?.sha256));
+        self.store.audit.may_begin(call, attempt, sha256)?;
+        let Some(tool) = open.and_then(|open| tools::tool(&open.tool)) else {
             return broken("a body belongs to an open call of a tool", call.to_string());
         };
-        if open.gated.is_none() {
-            return broken("a body has arguments that passed the gate", call.to_string());
-        }
         if !self.begun.insert((call.clone(), attempt)) {
             return broken("each attempt begins once", format!("attempt {attempt} of {call}"));
         }
@@ -385,14 +394,16 @@ impl<'a> World<'a> {
         }
         self.stats.bodies += 1;
         self.stats.reruns += u64::from(attempt > 1);
-        self.begin(owner, tool.slowest, Work::Body { call: call.clone(), tool, told_to_stop: false });
+        self.set_out(owner, tool.slowest, Work::Body { call: call.clone(), tool, told_to_stop: false });
         Ok(())
     }
 
     fn tell_to_stop(&mut self, owner: &mut Owner, key: &Key) {
         match key {
             // A reply may already be on its way when the model is told to stop.
-            Key::Ask(step) if self.rng.percent(50) => owner.flights.retain(|flight| !matches!(flight.work, Work::Ask(asked) if asked == *step)),
+            Key::Ask(step) if self.rng.percent(50) => {
+                owner.flights.retain(|flight| !matches!(flight.work, Work::Ask(asked) if asked == *step))
+            }
             Key::Execute(stopping) => {
                 let grace = self.now + self.rng.below(5000) as i64;
                 for flight in &mut owner.flights {
@@ -453,11 +464,18 @@ impl<'a> World<'a> {
         let fence = self.store.claim();
         let thread = self.store.load()?;
         self.named += 1;
-        let mut limits = RunLimits { max_steps: self.plan.max_steps, tool_concurrency: self.plan.limit, max_repeats: self.plan.max_repeats };
+        let mut limits =
+            RunLimits { max_steps: self.plan.max_steps, tool_concurrency: self.plan.limit, max_repeats: self.plan.max_repeats };
         if self.plan.limits_vary {
             limits.tool_concurrency = self.rng.pick(&[None, Some(1), Some(2)]).flatten();
         }
-        let next = NextRun { id: RunId::new(format!("run_{}", self.named)), agent: "sim".into(), limits, principal: None, metadata: serde_json::Map::new() };
+        let next = NextRun {
+            id: RunId::new(format!("run_{}", self.named)),
+            agent: "sim".into(),
+            limits,
+            principal: None,
+            metadata: serde_json::Map::new(),
+        };
         let durable = thread.head();
         let mut driver = Driver::new(thread, Arc::clone(self.table) as Arc<dyn toolwright_runtime::ToolFacts>, next);
         if let Some(bug) = self.bug {
@@ -473,7 +491,11 @@ impl<'a> World<'a> {
         let mut owner = Owner { fence, driver, durable, seen: 0, flights: Vec::new() };
         let mut fate = self.take_inbox(&mut owner)?;
         if fate != Fate::Gone {
-            fate = if matches!(start, Start::Stop) || (self.plan.cancel > 0 && self.rng.percent(2)) { self.cancel(&mut owner)? } else { self.step(&mut owner, None)? };
+            fate = if matches!(start, Start::Stop) || (self.plan.cancel > 0 && self.rng.percent(2)) {
+                self.cancel(&mut owner)?
+            } else {
+                self.step(&mut owner, None)?
+            };
         }
         self.settle(owner, fate)
     }
@@ -556,7 +578,10 @@ impl<'a> World<'a> {
         let audit = &self.store.audit;
         let about = match waiting.and_then(|at| audit.approvals.get(at)) {
             Some(approval) => audit.calls.get(approval.call).map(|call| (approval.id.clone(), call.id.clone())),
-            None => audit.open().find(|call| call.stage == Stage::Opened).map(|call| (ApprovalId::of(&self.store.thread, &call.id, 1), call.id.clone())),
+            None => audit
+                .open()
+                .find(|call| call.stage == Stage::Opened)
+                .map(|call| (ApprovalId::of(&self.store.thread, &call.id, 1), call.id.clone())),
         };
         let Some((approval, call)) = about else { return };
         self.stats.altered += 1;
@@ -566,7 +591,9 @@ impl<'a> World<'a> {
 
     /// Decides what the approval of this index asks.
     fn decide(&mut self, at: usize) {
-        let Some((approval, call)) = self.store.audit.approvals.get(at).and_then(|approval| Some((approval, self.store.audit.calls.get(approval.call)?))) else {
+        let Some((approval, call)) =
+            self.store.audit.approvals.get(at).and_then(|approval| Some((approval, self.store.audit.calls.get(approval.call)?)))
+        else {
             return;
         };
         let decision = match self.rng.below(10) {
@@ -577,7 +604,12 @@ impl<'a> World<'a> {
         };
         let decision = decision.by(format!("person {}", self.rng.below(100)));
         let (id, waits, again) = (approval.id.clone(), call.stage == Stage::Asking(at), approval.posted.is_some());
-        let item = InboxItem::Decision { approval: id.clone(), call: call.id.clone(), sha256: Arc::clone(&approval.sha256), decision: decision.clone() };
+        let item = InboxItem::Decision {
+            approval: id.clone(),
+            call: call.id.clone(),
+            sha256: Arc::clone(&approval.sha256),
+            decision: decision.clone(),
+        };
         // A second decision is refused by its key; now and then one gets past it, and changes nothing either.
         let key = if again && self.rng.percent(30) { format!("again {}", self.store.posted()) } else { format!("decision:{id}") };
         if !self.store.post(key, item) || again {

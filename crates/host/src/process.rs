@@ -83,14 +83,7 @@ impl Program {
     /// A program by name or path. It inherits this process's environment and folder, has no input, two minutes, and 1 MiB for each of
     /// its two outputs, unless told otherwise.
     pub fn new(program: impl Into<OsString>) -> Self {
-        Self {
-            name: program.into(),
-            args: Vec::new(),
-            env: Vec::new(),
-            dir: None,
-            timeout: Duration::from_mins(2),
-            output_limit: 1 << 20,
-        }
+        Self { name: program.into(), args: Vec::new(), env: Vec::new(), dir: None, timeout: Duration::from_mins(2), output_limit: 1 << 20 }
     }
 
     /// Adds an argument.

@@ -261,15 +261,14 @@ impl Assembler {
                 self.add_reasoning(&said, out);
             }
             // A signature may come when the text has begun already: it belongs to the reasoning before.
-            let thought = match self.slots.iter_mut().rposition(|slot| matches!(slot, Slot::Reasoning(_))) {
-                Some(at) => self.slots.get_mut(at),
-                None => {
-                    self.slots.push(Slot::Reasoning(Thought::default()));
-                    self.slots.last_mut()
-                }
-            };
-            if let Some(Slot::Reasoning(thought)) = thought {
+            let thought =
+                self.slots.iter_mut().rev().find_map(|slot| if let Slot::Reasoning(thought) = slot { Some(thought) } else { None });
+            if let Some(thought) = thought {
                 thought.add_detail(detail);
+            } else {
+                let mut thought = Thought::default();
+                thought.add_detail(detail);
+                self.slots.push(Slot::Reasoning(thought));
             }
         }
     }

@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for Count {
                 Ok(Count(u64::try_from(number).ok()))
             }
             fn visit_f64<E>(self, number: f64) -> Result<Count, E> {
-                Ok(Count((number >= 0.0 && number < 9e15).then_some(number as u64)))
+                Ok(Count((0.0..9e15).contains(&number).then_some(number as u64)))
             }
             fn visit_str<E>(self, text: &str) -> Result<Count, E> {
                 Ok(Count(text.trim().parse().ok()))
@@ -225,7 +225,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
 }
 
 /// Raw JSON that is not null.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Raw<'a>(pub(crate) Option<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {

@@ -9,7 +9,7 @@
 //! counts, not what they are.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -128,7 +128,13 @@ impl Piece {
     fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::Text(text.to_owned()),
-            Err(_) => Self::Bytes { hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect() },
+            Err(_) => Self::Bytes {
+                hex: bytes.iter().fold(String::new(), |mut hex, byte| {
+                    // Writing to a String can't fail.
+                    let _ = write!(hex, "{byte:02x}");
+                    hex
+                }),
+            },
         }
     }
 
@@ -157,10 +163,9 @@ impl Cassette {
     pub fn open(file: impl Into<PathBuf>, mode: ReplayMode, live: Arc<dyn Transport>) -> Result<Self, CassetteError> {
         let file = file.into();
         match mode {
-            ReplayMode::Record => Ok(Self::recording(file, live)),
             ReplayMode::Replay => Self::replay(file),
             ReplayMode::ReplayOrRecord if file.exists() => Self::replay(file),
-            ReplayMode::ReplayOrRecord => Ok(Self::recording(file, live)),
+            ReplayMode::Record | ReplayMode::ReplayOrRecord => Ok(Self::recording(file, live)),
         }
     }
 
@@ -222,41 +227,13 @@ impl Transport for Cassette {
     }
 }
 
-impl Shared {
-    fn tape(&self) -> MutexGuard<'_, Tape> {
-        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn answer(&self, request: &Request) -> Result<Response, NetError> {
-        let asked = Asked::of(request, &secrets(request));
-        let mut tape = self.tape();
-        let same: Vec<usize> =
-            tape.entries.iter().enumerate().filter(|(_, entry)| entry.request.equals(&asked)).map(|(at, _)| at).collect();
-        let unused = |at: &usize| tape.used.get(*at) == Some(&false);
-        let Some(at) = same.iter().copied().find(|at| unused(at)) else {
-            let problem = self.no_answer(&tape, &asked, same.len());
-            return Err(NetError::NoAnswer { message: CassetteError::new(&self.file, &problem).to_string() });
-        };
-        if let Some(used) = tape.used.get_mut(at) {
-            *used = true;
-        }
-        let entry = tape.entries.get(at).cloned();
-        match entry.map(|entry| (entry.response, entry.error)) {
-            Some((Some(answered), _)) => Ok(answered.replayed()),
-            Some((None, Some(message))) => Err(NetError::NoAnswer { message }),
-            _ => {
-                let problem = format!("request {} has neither a response nor an error", at + 1);
-                Err(NetError::NoAnswer { message: CassetteError::new(&self.file, &problem).to_string() })
-            }
-        }
-    }
-
+impl Tape {
     /// What to say of a request without an answer: the nearest recorded one, and where it differs.
-    fn no_answer(&self, tape: &Tape, asked: &Asked, same: usize) -> String {
+    fn no_answer(&self, asked: &Asked, same: usize) -> String {
         if same > 0 {
             return format!("all {same} recorded answers to {} {} with this body are used; record it again", asked.method, asked.path);
         }
-        let nearest = tape
+        let nearest = self
             .entries
             .iter()
             .enumerate()
@@ -274,6 +251,36 @@ impl Shared {
                     entry.request.method,
                     entry.request.path
                 )
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn tape(&self) -> MutexGuard<'_, Tape> {
+        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, request: &Request) -> Result<Response, NetError> {
+        let asked = Asked::of(request, &secrets(request));
+        let mut tape = self.tape();
+        let same: Vec<usize> =
+            tape.entries.iter().enumerate().filter(|(_, entry)| entry.request.equals(&asked)).map(|(at, _)| at).collect();
+        let unused = |at: &usize| tape.used.get(*at) == Some(&false);
+        let Some(at) = same.iter().copied().find(|at| unused(at)) else {
+            let problem = tape.no_answer(&asked, same.len());
+            return Err(NetError::NoAnswer { message: CassetteError::new(&self.file, &problem).to_string() });
+        };
+        if let Some(used) = tape.used.get_mut(at) {
+            *used = true;
+        }
+        let entry = tape.entries.get(at).cloned();
+        match entry.map(|entry| (entry.response, entry.error)) {
+            Some((Some(answered), _)) => Ok(answered.replayed()),
+            Some((None, Some(message))) => Err(NetError::NoAnswer { message }),
+            _ => {
+                let problem = format!("request {} has neither a response nor an error", at + 1);
+                Err(NetError::NoAnswer { message: CassetteError::new(&self.file, &problem).to_string() })
             }
         }
     }

@@ -311,6 +311,7 @@ impl Reply {
 
     /// Adds a call.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "`json!` stands in its place")]
     pub fn and_call(self, name: impl Into<String>, arguments: Value) -> Self {
         self.and_raw_call(name, arguments.to_string())
     }
@@ -529,7 +530,7 @@ impl Speaking {
     async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         while !self.over {
             if self.cancelled.is_cancelled() {
-                return self.end_cancelled();
+                return Some(Err(self.end_cancelled()));
             }
             let cancelled = self.cancelled.clone();
             let waited = match self.steps.pop_front()? {
@@ -550,15 +551,15 @@ impl Speaking {
                 Step::Hang => cancelled.run_until_cancelled(std::future::pending()).await,
             };
             if waited.is_none() {
-                return self.end_cancelled();
+                return Some(Err(self.end_cancelled()));
             }
         }
         None
     }
 
-    fn end_cancelled(&mut self) -> Option<Result<ModelEvent, ModelError>> {
+    fn end_cancelled(&mut self) -> ModelError {
         self.over = true;
-        Some(Err(ModelError::new(PROVIDER, "the request was cancelled before the reply was complete")))
+        ModelError::new(PROVIDER, "the request was cancelled before the reply was complete")
     }
 }
 

@@ -2,6 +2,15 @@
 //!
 //! Every stream here is read in one delta list, and again through bytes in all splits, which must give the same.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "clippy.toml allows these in test functions only, and the helpers beside them are as much a test"
+)]
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolwright_core::{ArgsState, FinishReason, Item, Usage};

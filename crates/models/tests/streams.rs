@@ -1,6 +1,15 @@
 //! Recorded streams of real servers, from the shared fixtures beside this repository: whole, one byte at a time, and in a thousand
 //! random chunkings each, and against the reply without streaming that lies beside them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "clippy.toml allows these in test functions only, and the helpers beside them are as much a test"
+)]
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;

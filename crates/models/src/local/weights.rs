@@ -290,7 +290,10 @@ fn one_line(text: &str) -> String {
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        // The task is neither cancelled nor does it panic by itself; whatever did is passed on.
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is going down, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
     }
 }

@@ -1,5 +1,14 @@
 //! The chat wire, and recording, against a real server on this machine.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "clippy.toml allows these in test functions only, and the helpers beside them are as much a test"
+)]
+
 mod replay;
 mod scripted;
 mod server;

@@ -506,9 +506,10 @@ impl Thread {
             return Err("the model replied before".to_owned());
         }
         let mut items = message.calls();
+        let mut new = HashSet::with_capacity(calls.len());
         for opening in calls {
             let matches = items.next().is_some_and(|item| item.call_id == opening.call);
-            if !matches || self.used_ids.contains(&opening.call) {
+            if !matches || self.used_ids.contains(&opening.call) || !new.insert(&opening.call) {
                 return Err(format!("the call {} is not the next new one of the message", opening.call));
             }
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
+use tokio::task::coop::{consume_budget, unconstrained};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::args::{Arguments, Repair, RepairNote};
@@ -289,15 +290,7 @@ impl Dispatch {
             return Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
         };
         let spec = tool.spec();
-        let body = match (spec.requires_sandbox, tool.sandboxed_body()) {
-            (false, _) => tool.body(),
-            (true, Some(sandboxed)) => sandboxed,
-            (true, None) => {
-                let message = format!("`{}` runs in a sandbox only, and it has no body for one", spec.name);
-                let failure = ToolFailure::new(ToolFailureKind::Sandbox, spec.name.as_str(), &message);
-                return Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
-            }
-        };
+        let body = if spec.requires_sandbox { tool.sandboxed_body() } else { Some(tool.body()) };
         // The gate read this very text; reading it again gives the same value, and after a restart the first one is gone.
         let args = match Arguments::of_compact(&request.arguments) {
             Ok(args) => args,
@@ -324,12 +317,15 @@ impl Dispatch {
             env_names: spec.env.iter().map(|need| need.name.clone()).collect(),
             snapshots: request.snapshots,
         });
-        let running = std::panic::catch_unwind(AssertUnwindSafe(|| body.begin(cx.clone())));
         let timeout = spec.timeout.unwrap_or(self.timeout);
         let limits = Limits { timeout, grace: self.grace, cancelled: request.cancelled };
-        let returned = match running {
-            Ok(running) => run_to_end(running, &cx, &limits).await,
-            Err(panic) => Err(panicked(&*panic)),
+        let returned = match body.map(|body| std::panic::catch_unwind(AssertUnwindSafe(|| body.begin(cx.clone())))) {
+            Some(Ok(running)) => run_to_end(running, &cx, &limits).await,
+            Some(Err(panic)) => Err(panicked(&*panic)),
+            None => {
+                let message = format!("`{}` runs in a sandbox only, and it has no body for one", spec.name);
+                Err(ToolError::new(message).with_kind(ToolFailureKind::Sandbox))
+            }
         };
         let (outcome, fatal) = match returned {
             Ok(output) => (Outcome::done(output), None),
@@ -524,6 +520,8 @@ async fn run_to_end(running: Running, cx: &ToolContext, limits: &Limits) -> Resu
             let body = async move {
                 let mut last = None;
                 while let Some(item) = items.next().await {
+                    // A stream that is always ready must not keep everything else from running.
+                    consume_budget().await;
                     let snapshot = item?;
                     cx.show(snapshot.clone());
                     last = Some(snapshot);
@@ -548,8 +546,9 @@ async fn run_to_end(running: Running, cx: &ToolContext, limits: &Limits) -> Resu
             // The signal and its answer may come at once.
             return if returned.is_err() && limits.cancelled.is_cancelled() { Err(stopped(false)) } else { returned };
         }
-        () = limits.cancelled.cancelled() => Stop::Cancelled,
-        () = tokio::time::sleep(limits.timeout) => Stop::Deadline,
+        // A body that uses up its task's budget must not starve these.
+        () = unconstrained(limits.cancelled.cancelled()) => Stop::Cancelled,
+        () = unconstrained(tokio::time::sleep(limits.timeout)) => Stop::Deadline,
     };
     // Signal, grace, then the body is dropped (invariant 13).
     limits.cancelled.cancel();

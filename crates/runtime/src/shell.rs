@@ -431,6 +431,8 @@ async fn reply_of(model: &dyn Model, request: ModelRequest, hub: &Hub, step: u32
     let provider = model.info().provider;
     let mut stream = model.stream(request);
     loop {
+        // A stream that is always ready must not keep everything else from running.
+        tokio::task::coop::consume_budget().await;
         let next = match tokio::time::timeout(timeout, stream.next()).await {
             Ok(next) => next,
             Err(_) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use toolwright_core::{AbortReason, Author, CallId, CallOpening, CallOrigin, Input, Message, RunCause, RunLimits, ThreadId, ToolSpec};
+use toolwright_core::{AbortReason, Author, CallId, CallOpening, CallOrigin, Input, Item, Message, RunCause, RunLimits, ThreadId, ToolSpec};
 use toolwright_tool::{EnvSource, Identity, Need, StateMap, Tool};
 
 use crate::approvals::Approvals;
@@ -528,7 +528,8 @@ impl Start {
 
 /// Input as messages, checked: not empty, balanced, no role that only the runtime writes.
 pub(crate) fn checked_input(input: Input) -> Result<Vec<Message>, AgentError> {
-    if input.0.iter().all(|message| message.items.is_empty()) {
+    let blank = |item: &Item| matches!(item, Item::Text { text } if text.trim().is_empty());
+    if input.0.iter().all(|message| message.items.iter().all(blank)) {
         return Err(AgentError::MissingInput);
     }
     let transcript: toolwright_core::Transcript = input.0.iter().cloned().collect();

@@ -532,14 +532,24 @@ async fn no_failure_that_a_model_reads_has_a_code_or_a_link() {
 // rule: sdk-tools 7.3/7
 #[tokio::test]
 async fn a_tool_for_a_sandbox_without_a_body_for_one_does_not_run() {
-    let log = Log::default();
+    let (log, all) = (Log::default(), Log::default());
+    let heard = all.clone();
     let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")]))
         .tool(logged_with(Tool::new("act", "Acts.").requires_sandbox(None), &log))
+        .stage(StageKind::Hook, afterwards("watch", move |_| {
+            heard.add("heard");
+            Ok(None)
+        }))
         .build()
         .unwrap();
-    let reply = go(&agent).await.1.unwrap();
+    let (events, reply) = go(&agent).await;
+    let reply = reply.unwrap();
+    // A post-call hook hears of it, as everybody does.
+    assert_eq!(all.len(), 1);
+    assert!(brief(&events).contains(&"tool.error c1 SandboxRequiredError".to_owned()));
     let (kind, error, _) = failure(&reply);
     assert_eq!((kind, error.as_str(), log.len()), (ToolFailureKind::Sandbox, "SandboxRequiredError", 0));
+    assert_eq!(value(&results(&reply.messages)[0])["toolCallId"], "c1");
 }
 
 // rule: sdk-tools 7.3/4, sdk-tools 7.4/7

@@ -1,0 +1,442 @@
+//! The fold of a journal: what fits, what does not, and what this version does not know.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use toolwright_core::args::RepairNote;
+use toolwright_core::{
+    AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, Author, CallId, CallItem, CallOpening, CallOrigin, Decision, Ending, Event, EventKind, Failure,
+    FinishReason, GuardrailTrip, Item, Message, Outcome, Part, Record, RecordBody, RunCause, RunId, RunLimits, Seq, StepFinish, Thread, ThreadId, Timestamp,
+    ToolFailure, ToolOutput, Usage, Verdict, is_event,
+};
+
+fn id() -> ThreadId {
+    ThreadId::new("t").unwrap()
+}
+
+fn record(seq: u64, body: RecordBody) -> Record {
+    Record { seq: Seq(seq), at: Timestamp(seq as i64), run: Some(RunId::new("r1")), body }
+}
+
+fn item(call: &str) -> CallItem {
+    CallItem {
+        call_id: CallId::new(call),
+        provider_id: Some(call.to_owned()),
+        name: "act".to_owned(),
+        arguments: r#"{"n":1}"#.to_owned(),
+        state: ArgsState::Complete,
+        ask: None,
+        provider_data: None,
+    }
+}
+
+fn opening(call: &str) -> CallOpening {
+    CallOpening { call: CallId::new(call), tool: "act".into(), origin: CallOrigin::Model, parent: None, arguments: None, sequential: false }
+}
+
+fn opened() -> RecordBody {
+    RecordBody::ThreadOpened { thread: id(), version: 1, agent: "agent".into(), parent: None }
+}
+
+fn started() -> RecordBody {
+    RecordBody::RunStarted { cause: RunCause::Input, agent: "agent".into(), limits: RunLimits::default(), principal: None, metadata: Map::new() }
+}
+
+fn added() -> RecordBody {
+    RecordBody::MessageAdded { message: Arc::new(Message::human("go")) }
+}
+
+fn replied(calls: &[&str]) -> RecordBody {
+    let items = calls.iter().map(|call| Item::ToolCall(item(call))).collect();
+    RecordBody::ModelReplied {
+        step: 1,
+        message: Arc::new(Message { author: Author::SideA, items, metadata: Map::new() }),
+        calls: calls.iter().map(|call| opening(call)).collect(),
+        finish: FinishReason::ToolCalls,
+        usage: None,
+        model: "m".into(),
+    }
+}
+
+fn gated(call: &str, verdict: Verdict) -> RecordBody {
+    RecordBody::CallGated {
+        call: CallId::new(call),
+        tool: "act".into(),
+        arguments: Some(r#"{"n":1}"#.into()),
+        sha256: Some("abc".into()),
+        repairs: Vec::new(),
+        resumed: false,
+        parent: None,
+        read_only: false,
+        verdict,
+    }
+}
+
+fn ask(call: &str) -> Verdict {
+    Verdict::Ask(ApprovalAsk { approval: ApprovalId::of(&id(), &CallId::new(call), 1), reason: None, expires_at: None, detail: None })
+}
+
+fn executing(call: &str, attempt: u32) -> RecordBody {
+    RecordBody::CallExecuting { call: CallId::new(call), tool: "act".into(), attempt, arguments: None }
+}
+
+fn done(call: &str) -> RecordBody {
+    RecordBody::CallDone {
+        call: CallId::new(call),
+        tool: "act".into(),
+        outcome: Outcome::done(ToolOutput::json(json!(1))),
+        duration_ms: Some(1),
+        replaced_by: None,
+        fatal: None,
+    }
+}
+
+fn run_done() -> RecordBody {
+    RecordBody::RunDone { finish: FinishReason::Stop, text: "".into(), usage: None, model_calls: 1, ending: None }
+}
+
+fn decided(call: &str, approval: ApprovalId, sha256: &str) -> RecordBody {
+    RecordBody::CallDecided { approval, call: CallId::new(call), sha256: sha256.into(), decision: Decision::approve() }
+}
+
+fn fold(bodies: Vec<RecordBody>) -> Thread {
+    let mut thread = Thread::new();
+    for (at, body) in bodies.into_iter().enumerate() {
+        thread.apply(&record(at as u64 + 1, body)).unwrap();
+    }
+    thread
+}
+
+/// The journal so far, and how the thread refuses the next record.
+fn refuses(bodies: Vec<RecordBody>, next: RecordBody) -> String {
+    let mut thread = fold(bodies);
+    let (head, before) = (thread.head(), format!("{:?} {:?}", thread.next(), thread.transcript()));
+    let misfit = thread.apply(&record(head.0 + 1, next)).unwrap_err();
+    assert_eq!(thread.head(), head, "nothing changes");
+    assert_eq!(format!("{:?} {:?}", thread.next(), thread.transcript()), before, "nothing changes");
+    assert!(misfit.to_string().starts_with(&format!("record {} ({}) does not fit the journal: ", head.0 + 1, misfit.kind)), "{misfit}");
+    misfit.problem
+}
+
+#[test]
+fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
+    let run = || vec![opened(), started(), added()];
+    let step = || [run(), vec![RecordBody::StepStarted { step: 1 }]].concat();
+    let turn = || [step(), vec![replied(&["a", "b"])]].concat();
+    let asks = || [turn(), vec![gated("a", ask("a"))]].concat();
+    let runs = || [turn(), vec![gated("a", Verdict::Run), executing("a", 1)]].concat();
+    let approval = |call: &str| ApprovalId::of(&id(), &CallId::new(call), 1);
+    for (journal, next, problem) in [
+        (run(), opened(), "a thread is opened once, by its first record"),
+        (run(), started(), "another run has not ended"),
+        (turn(), added(), "a message may not stand between calls and their results"),
+        (step(), RecordBody::StepStarted { step: 2 }, "the last step has not ended"),
+        (vec![opened()], RecordBody::StepStarted { step: 1 }, "no run is active"),
+        (run(), replied(&["a"]), "that step is not open"),
+        (turn(), replied(&["c"]), "the model replied before"),
+        (step(), RecordBody::StepDone { step: 2, finish: StepFinish::Stop, usage: None }, "that step is not open"),
+        (turn(), gated("c", Verdict::Run), "no such call is open"),
+        (runs(), gated("a", Verdict::Run), "the call does not stand before the gate"),
+        (turn(), executing("a", 1), "attempt 1 does not follow where the call stands"),
+        (runs(), executing("a", 3), "attempt 3 does not follow where the call stands"),
+        (runs(), executing("a", 1), "attempt 1 does not follow where the call stands"),
+        (turn(), decided("a", approval("a"), "abc"), "the call waits for no decision"),
+        (asks(), decided("a", approval("b"), "abc"), "the call waits for the decision t:1:a"),
+        (asks(), decided("a", approval("a"), "abd"), "the decision was about other arguments"),
+        ([runs(), vec![done("a")]].concat(), done("a"), "the call has its result"),
+        (turn(), done("c"), "no such call is open"),
+        (turn(), run_done(), "a step has not ended"),
+        (vec![opened()], run_done(), "no run is active"),
+        (vec![opened()], RecordBody::RunCancelled { reason: AbortReason::abort("x") }, "no run is active"),
+        (run(), RecordBody::CallOpened(opening("a")), ""),
+    ] {
+        if problem.is_empty() {
+            let mut thread = fold(journal);
+            thread.apply(&record(thread.head().0 + 1, next)).unwrap();
+            continue;
+        }
+        assert_eq!(refuses(journal, next), problem);
+    }
+    let unopened = RecordBody::ModelReplied {
+        step: 1,
+        message: Arc::new(Message { author: Author::SideA, items: vec![Item::ToolCall(item("a")), Item::ToolCall(item("b"))], metadata: Map::new() }),
+        calls: vec![opening("a")],
+        finish: FinishReason::ToolCalls,
+        usage: None,
+        model: "m".into(),
+    };
+    assert_eq!(refuses(step(), unopened), "a call of the message is not opened");
+    assert_eq!(refuses(step(), replied(&["a", "a"])), "the call a is not the next new one of the message");
+}
+
+#[test]
+fn a_journal_has_no_gap_and_no_repeat() {
+    let mut thread = fold(vec![opened(), started()]);
+    for seq in [1, 2, 4] {
+        let misfit = thread.apply(&record(seq, added())).unwrap_err();
+        assert_eq!(misfit.problem, "the journal ends at 2, so 3 is expected");
+    }
+    thread.apply(&record(3, added())).unwrap();
+}
+
+#[test]
+fn what_is_outstanding_is_the_same_however_often_it_is_asked() {
+    let thread = fold(vec![opened(), started(), added(), RecordBody::StepStarted { step: 1 }, replied(&["a", "b"]), gated("a", Verdict::Run)]);
+    let actions = thread.next();
+    assert_eq!(actions, thread.next());
+    assert_eq!(actions, [Action::Execute { call: CallId::new("a"), begun: false }, Action::Gate(CallId::new("b"))]);
+    let keys: std::collections::HashSet<_> = actions.iter().map(Action::key).collect();
+    assert_eq!(keys.len(), actions.len());
+}
+
+#[test]
+fn a_thread_with_a_record_of_an_unknown_kind_can_be_read_and_does_not_move() {
+    let later: Record = serde_json::from_value(json!({ "seq": 4, "at": 9, "run": "r1", "kind": "call.teleported", "where": { "x": 1 } })).unwrap();
+    let mut thread = fold(vec![opened(), started(), added()]);
+    assert!(!thread.next().is_empty());
+    thread.apply(&later).unwrap();
+    assert_eq!((thread.blocked_by(), thread.next()), (Some("call.teleported"), vec![]));
+    // What follows is kept as it comes, and changes nothing; what was before is still there.
+    thread.apply(&record(5, RecordBody::StepStarted { step: 7 })).unwrap();
+    assert_eq!((thread.head(), thread.transcript().len(), thread.next()), (Seq(5), 1, vec![]));
+    assert_eq!(serde_json::to_value(&later).unwrap(), json!({ "seq": 4, "at": 9, "run": "r1", "kind": "call.teleported", "where": { "x": 1 } }));
+    assert!(toolwright_core::project(&later).is_empty());
+}
+
+#[test]
+fn a_thread_of_a_later_layout_does_not_move() {
+    let later = RecordBody::ThreadOpened { thread: id(), version: 2, agent: "agent".into(), parent: None };
+    let thread = fold(vec![later, started(), added()]);
+    assert_eq!((thread.blocked_by(), thread.next()), (Some("thread.opened of version 2"), vec![]));
+}
+
+fn every_record() -> Vec<RecordBody> {
+    let failure = Failure { name: "ModelError".to_owned(), message: "no".to_owned(), code: Some("TOOLWRIGHT_PROVIDER_REQUEST_FAILED".to_owned()) };
+    let trip = GuardrailTrip { name: "pii".to_owned(), kind: "tool".to_owned(), reason: "an address".to_owned(), tool_name: Some("act".to_owned()) };
+    let usage = Usage { input_tokens: 1, output_tokens: 2, cached_input_tokens: Some(0), cost_usd: Some(0.5), estimated: true, ..Usage::default() };
+    let repaired = RecordBody::CallGated {
+        call: CallId::new("a"),
+        tool: "act".into(),
+        arguments: None,
+        sha256: None,
+        repairs: vec![RepairNote { path: "n".to_owned(), from: Some(json!("1")), to: Some(json!(1)) }],
+        resumed: true,
+        parent: Some(CallId::new("p")),
+        read_only: true,
+        verdict: Verdict::EndRun { ending: Ending::Guardrail { trip: trip.clone() } },
+    };
+    let asked = ApprovalAsk {
+        approval: ApprovalId::new("t:1:a"),
+        reason: Some("why".to_owned()),
+        expires_at: Some(Timestamp(5)),
+        detail: Some(json!({ "kind": "question" })),
+    };
+    let message = Message {
+        author: Author::SideA,
+        items: vec![
+            Item::text("hi"),
+            Item::Reasoning { text: "hm".to_owned(), signature: Some("s".to_owned()), provenance: Some("p/m".to_owned()), encrypted: Some(json!([1])) },
+            Item::ToolCall(CallItem { ask: Some("sure?".to_owned()), provider_data: Some(json!({ "sig": "x" })), state: ArgsState::Truncated, ..item("a") }),
+            Item::Image { image: "data:,".to_owned(), mime_type: None },
+            Item::File { data: "data:,".to_owned(), mime_type: "text/plain".to_owned(), filename: Some("f".to_owned()) },
+            Item::Opaque { provider: "p".to_owned(), value: json!({ "type": "web_search" }) },
+            Item::Unknown(json!({ "type": "hologram", "depth": 3 })),
+        ],
+        metadata: json!({ "pinned": true }).as_object().unwrap().clone(),
+    };
+    let output = ToolOutput::of(vec![Part::text("x"), Part::Json { value: json!(null) }, Part::Unknown(json!({ "type": "smell" }))])
+        .shown_as(json!("shown"))
+        .with_event(EventKind::TextDone { text: "e".to_owned() });
+    vec![
+        opened(),
+        RecordBody::ThreadOpened { thread: id(), version: 1, agent: "a".into(), parent: Some(ThreadId::new("p").unwrap()) },
+        started(),
+        RecordBody::RunStarted {
+            cause: RunCause::from_word("tide"),
+            agent: "a".into(),
+            limits: RunLimits { max_steps: 3, tool_concurrency: Some(2), max_repeats: None },
+            principal: Some(json!({ "id": "ada" })),
+            metadata: json!({ "k": [1] }).as_object().unwrap().clone(),
+        },
+        added(),
+        RecordBody::StepStarted { step: 1 },
+        RecordBody::ModelReplied { step: 1, message: Arc::new(message), calls: vec![opening("a")], finish: FinishReason::ToolCalls, usage: Some(usage), model: "m".into() },
+        RecordBody::ModelFailed { step: 1, failure: failure.clone() },
+        RecordBody::CallOpened(CallOpening { origin: CallOrigin::Client, arguments: Some("{}".into()), sequential: true, parent: Some(CallId::new("p")), ..opening("a") }),
+        gated("a", Verdict::Run),
+        gated("a", Verdict::Ask(asked)),
+        gated("a", Verdict::Refuse { failure: Arc::new(ToolFailure::denied("act", Some("night".to_owned()))) }),
+        gated("a", Verdict::Answer { output: Arc::new(output.clone()) }),
+        repaired,
+        decided("a", ApprovalId::new("t:1:a"), "abc"),
+        RecordBody::CallDecided {
+            approval: ApprovalId::new("t:1:a"),
+            call: CallId::new("a"),
+            sha256: "abc".into(),
+            decision: Decision::approve_with(r#"{"n":2}"#).note("ok").by("ada"),
+        },
+        executing("a", 1),
+        RecordBody::CallExecuting { call: CallId::new("a"), tool: "act".into(), attempt: 2, arguments: Some("{}".into()) },
+        done("a"),
+        RecordBody::CallDone {
+            call: CallId::new("a"),
+            tool: "act".into(),
+            outcome: Outcome::done(output),
+            duration_ms: None,
+            replaced_by: Some("hook".to_owned()),
+            fatal: Some(failure.clone()),
+        },
+        RecordBody::CallDone {
+            call: CallId::new("a"),
+            tool: "act".into(),
+            outcome: Outcome::failed(ToolFailure::not_run("act", "x")),
+            duration_ms: None,
+            replaced_by: None,
+            fatal: None,
+        },
+        RecordBody::StepDone { step: 1, finish: StepFinish::from_word("odd"), usage: Some(usage) },
+        RecordBody::RunCancelled { reason: AbortReason::timeout("late") },
+        run_done(),
+        RecordBody::RunDone {
+            finish: FinishReason::Error,
+            text: "".into(),
+            usage: Some(usage),
+            model_calls: 3,
+            ending: Some(Ending::Error { failure }),
+        },
+        RecordBody::Unknown(json!({ "kind": "call.teleported", "where": { "x": 1 } })),
+    ]
+}
+
+// rule: sdk-runtime DATA-4
+#[test]
+fn every_record_survives_being_written_and_read() {
+    for body in every_record() {
+        let record = record(3, body);
+        let text = serde_json::to_string(&record).unwrap();
+        let back: Record = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, record, "{text}");
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
+        // What is absent is left out. Values of the application, of tools and of providers may hold nulls of their own.
+        let own = text.replace(r#""value":null"#, "");
+        assert!(!own.contains("null"), "{text}");
+    }
+}
+
+#[test]
+fn a_record_of_no_run_names_none() {
+    let record = Record { run: None, ..record(1, opened()) };
+    assert_eq!(
+        serde_json::to_string(&record).unwrap(),
+        r#"{"seq":1,"at":1,"kind":"thread.opened","thread":"t","version":1,"agent":"agent"}"#
+    );
+}
+
+fn every_event() -> Vec<Value> {
+    let envelope = |mut fields: Value| {
+        let object = fields.as_object_mut().unwrap();
+        for (key, value) in json!({ "runId": "r1", "seq": 3, "timestamp": "2026-01-01T00:00:00.007Z", "v": 1 }).as_object().unwrap() {
+            object.insert(key.clone(), value.clone());
+        }
+        fields
+    };
+    [
+        json!({ "type": "run.start", "agentName": "agent" }),
+        json!({ "type": "step.start", "step": 1 }),
+        json!({ "type": "text.delta", "text": "a" }),
+        json!({ "type": "text.done", "text": "a" }),
+        json!({ "type": "reasoning.start" }),
+        json!({ "type": "reasoning.delta", "text": "a" }),
+        json!({ "type": "reasoning.done", "text": "a", "tokens": 3 }),
+        json!({ "type": "tool.input.delta", "index": 0, "toolName": "act", "text": "{" }),
+        json!({ "type": "tool.start", "toolCallId": "c", "toolName": "act", "args": {}, "repairs": [{ "path": "n", "from": "1", "to": 1 }], "executedBy": "provider", "parentToolCallId": "p" }),
+        json!({ "type": "tool.resume", "toolCallId": "c", "toolName": "act", "args": {} }),
+        json!({ "type": "tool.partial", "toolCallId": "c", "toolName": "act", "index": 0, "output": null }),
+        json!({ "type": "tool.done", "toolCallId": "c", "toolName": "act", "result": null, "durationMs": 4, "replacedByHook": "h" }),
+        json!({ "type": "tool.error", "toolCallId": "c", "toolName": "act", "error": { "name": "E", "message": "m", "code": "TOOLWRIGHT_X" }, "durationMs": 4 }),
+        json!({ "type": "todo.updated", "todos": [{ "id": "1", "content": "x", "status": "in_progress" }], "counts": { "pending": 0, "in_progress": 1, "completed": 0, "total": 1 }, "toolCallId": "c" }),
+        json!({ "type": "approval.requested", "approvalId": "t:1:c", "toolCallId": "c", "toolName": "act", "args": {}, "kind": "question", "question": { "text": "?" } }),
+        json!({ "type": "permission.decision", "toolCallId": "c", "toolName": "act", "decision": "allow", "rule": { "index": 0 }, "at": "rules" }),
+        json!({ "type": "step.done", "step": 1, "finishReason": "odd", "usage": { "promptTokens": 1, "completionTokens": 2, "totalTokens": 3, "inputTokens": 1, "outputTokens": 2, "estimated": false } }),
+        json!({ "type": "error", "error": { "name": "E", "message": "m" } }),
+        json!({ "type": "run.done", "finishReason": "aborted", "text": "", "abortReason": { "name": "AbortError", "message": "m" } }),
+        json!({ "type": "guardrail.tripped", "name": "g", "kind": "tool", "reason": "r", "toolName": "act" }),
+    ]
+    .into_iter()
+    .map(envelope)
+    .collect()
+}
+
+// rule: sdk-runtime EV-3, sdk-runtime EV-5, sdk-runtime DATA-4
+#[test]
+fn every_event_survives_being_read_and_written() {
+    let types: Vec<String> = every_event().iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(types, EventKind::TYPES, "every type is here");
+    for value in every_event() {
+        assert!(is_event(&value), "{value}");
+        let event: Event = serde_json::from_value(value.clone()).unwrap();
+        assert!(!matches!(event.kind, EventKind::Unknown(_)), "{value}");
+        assert_eq!(serde_json::to_value(&event).unwrap(), value);
+        let name = event.kind.type_name().to_owned();
+        assert_eq!((event.kind.is_tool_event(), event.kind.is_text_event(), event.kind.is_step_event()), (
+            name.starts_with("tool."),
+            name.starts_with("text."),
+            name.starts_with("step.")
+        ));
+    }
+}
+
+// rule: sdk-runtime EV-4
+// rule: sdk-tools 34/7
+#[test]
+fn an_event_of_a_later_version_is_kept_and_may_be_ignored() {
+    let unknown = json!({ "type": "sub.surfaced", "runId": "r1", "seq": 0, "timestamp": "2026-01-01T00:00:00.000Z", "v": 1, "depth": [1, { "m": null }] });
+    let event: Event = serde_json::from_value(unknown.clone()).unwrap();
+    assert!(is_event(&unknown) && matches!(event.kind, EventKind::Unknown(_)));
+    assert_eq!((event.kind.type_name(), serde_json::to_value(&event).unwrap()), ("sub.surfaced", unknown));
+    // A new optional field of a known type is no new version.
+    let mut known = every_event()[1].clone();
+    known["mood"] = json!("calm");
+    assert!(matches!(serde_json::from_value::<Event>(known).unwrap().kind, EventKind::StepStart { step: 1 }));
+}
+
+// rule: sdk-runtime EV-5
+#[test]
+fn what_is_no_event_is_told_from_one() {
+    let good = every_event()[1].clone();
+    let without = |key: &str| {
+        let mut event = good.clone();
+        event.as_object_mut().unwrap().remove(key);
+        event
+    };
+    let with = |key: &str, value: Value| {
+        let mut event = good.clone();
+        event[key] = value;
+        event
+    };
+    for key in ["type", "runId", "seq", "timestamp", "v", "step"] {
+        assert!(!is_event(&without(key)), "without {key}");
+    }
+    for (key, value) in [("type", json!(1)), ("seq", json!(-1)), ("seq", json!("0")), ("timestamp", json!("yesterday")), ("v", json!(2)), ("v", json!("1")), ("step", json!("x"))] {
+        assert!(!is_event(&with(key, value.clone())), "{key} {value}");
+    }
+    for value in [json!(null), json!([]), json!("run.start")] {
+        assert!(!is_event(&value));
+    }
+}
+
+// rule: sdk-runtime DATA-1, sdk-runtime DATA-2
+#[test]
+fn text_and_parts_become_one_message_and_messages_pass_unchanged() {
+    use toolwright_core::Input;
+    let text: Input = "hi".into();
+    assert_eq!(text.0, [Message::human("hi")]);
+    let items = vec![Item::text("look: "), Item::Image { image: "data:,".to_owned(), mime_type: None }, Item::text("there")];
+    let parts: Input = items.clone().into();
+    assert_eq!(parts.0, [Message { author: Author::Human, items, metadata: Map::new() }]);
+    assert_eq!(parts.0[0].text_of(), "look: there");
+    let messages = vec![Message::human("a"), Message::text(Author::SideA, "b"), Message::human("c")];
+    let whole: Input = messages.clone().into();
+    assert_eq!(whole.0, messages);
+}

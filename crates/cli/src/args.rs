@@ -14,7 +14,6 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
     version,
     arg_required_else_help = true,
     args_override_self = true,
-    max_term_width = 100,
     after_long_help = "Exit codes: 0 done, 1 the run failed, 2 bad usage or configuration, 3 waiting for a decision, 130 interrupted.
 
 Examples:

@@ -138,10 +138,11 @@ pub(crate) fn ended(reply: &Reply) -> Result<Exit, Problem> {
         FinishReason::ContentFilter => {
             Problem::failed("TOOLWRIGHT_PROVIDER_CONTENT_FILTERED", "the provider withheld the reply").hint("word the request differently")
         }
-        FinishReason::MaxSteps => {
-            Problem::failed("TOOLWRIGHT_AGENT_MAX_STEPS", format!("the run ended after {steps} steps without a final reply"))
-                .hint("allow more with --max-steps")
-        }
+        FinishReason::MaxSteps => Problem::failed(
+            "TOOLWRIGHT_AGENT_MAX_STEPS",
+            format!("the run ended after {steps} step{} without a final reply", if steps == 1 { "" } else { "s" }),
+        )
+        .hint("allow more with --max-steps"),
         FinishReason::Guardrail => {
             let why = reply.guardrail.as_ref().map_or_else(String::new, |trip| format!(" `{}`: {}", trip.name, trip.reason));
             Problem::failed("TOOLWRIGHT_GUARDRAIL_TRIPPED", format!("the run was ended by the guardrail{why}"))
@@ -153,4 +154,48 @@ pub(crate) fn ended(reply: &Reply) -> Result<Exit, Problem> {
         FinishReason::BudgetExceeded => Problem::failed("TOOLWRIGHT_BUDGET_EXCEEDED", "the run reached its budget"),
         other => Problem::failed("TOOLWRIGHT_AGENT_EXECUTION_FAILED", format!("the run ended with `{other}`")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolwright::models::scripted::{Reply as Turn, ScriptedModel};
+    use toolwright::{Tool, ToolError};
+
+    use super::*;
+
+    /// What becomes of a run whose one call asks first.
+    async fn asked(answers: Answers) -> (Result<Exit, Problem>, ScriptedModel) {
+        let model = ScriptedModel::new().reply(Turn::call("wipe", json!({ "disk": "a" }))).reply(Turn::text("Wiped."));
+        let wipe =
+            Tool::new("wipe", "Wipes a disk.").needs_approval().run_json(|args, _cx| async move { Ok::<_, ToolError>(args) }).unwrap();
+        let agent = Agent::builder().model(model.clone()).tool(wipe).build().unwrap();
+        let mut terminal = Terminal::new(anstream::ColorChoice::Never);
+        let mut session = Session {
+            thread: agent.new_thread(),
+            agent,
+            show: Show::Nothing,
+            lines: Lines::default(),
+            interrupts: Interrupts::listen(),
+            terminal: &mut terminal,
+            answers,
+        };
+        let run = session.thread.stream("Wipe it.");
+        (session.follow(run).await.and_then(|reply| ended(&reply)), model)
+    }
+
+    #[tokio::test]
+    async fn a_call_that_nobody_decides_ends_with_3_and_names_itself() {
+        let (ended, model) = asked(Answers::Nobody).await;
+        let problem = ended.unwrap_err();
+        assert_eq!((problem.exit(), model.calls()), (Exit::Waiting, 1));
+        let said = format!("{problem:?}");
+        assert!(said.contains("wipe") && said.contains("--yes"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn yes_to_everything_runs_it_and_goes_on() {
+        let (ended, model) = asked(Answers::Yes).await;
+        assert_eq!((ended.unwrap(), model.calls()), (Exit::Done, 2));
+    }
 }

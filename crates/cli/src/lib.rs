@@ -39,7 +39,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let mut terminal = Terminal::new(args::color_of(&arguments));
     let outcome = match Cli::try_parse_from(&arguments) {
         Ok(cli) => dispatch(cli, &mut terminal),
-        Err(error) => usage::told(&error, &mut terminal),
+        Err(error) => usage::told(&error, &arguments, &mut terminal),
     };
     outcome.unwrap_or_else(|problem| problem.tell(&mut terminal))
 }

@@ -89,9 +89,8 @@ mod built {
         let places = weights::Places::of_user();
         let fits = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() == weights::SIZE);
         match (places.configured, places.folder.map(|folder| folder.join(weights::FILE))) {
-            (Some(path), _) if fits(&path) => Weights::Here(path),
+            (Some(path), _) | (None, Some(path)) if fits(&path) => Weights::Here(path),
             (Some(path), _) => Weights::Wrong(path),
-            (None, Some(path)) if fits(&path) => Weights::Here(path),
             (None, path) => Weights::Absent(path),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use anstyle::Style;
 use serde_json::json;
 use toolwright::Agent;
 use toolwright::models::switches::{Key, Switches};
@@ -13,7 +14,6 @@ use crate::interrupt::Interrupts;
 use crate::local::{self, Weights};
 use crate::problem::Problem;
 use crate::terminal::{DIM, GOOD, Terminal, WARN};
-use anstyle::Style;
 
 /// Whether a variable has a value. The value itself is never shown.
 pub(crate) fn is_set(variable: &str) -> bool {

@@ -1,10 +1,10 @@
 //! A command line that can't be read, said in one sentence.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-
 use clap::CommandFactory as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::Cli;
 use crate::exit::Exit;
@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::terminal::Terminal;
 
 /// Help and version are shown; anything else is a problem.
-pub(crate) fn told(error: &clap::Error, terminal: &mut Terminal) -> Result<Exit, Problem> {
+pub(crate) fn told(error: &clap::Error, arguments: &[OsString], terminal: &mut Terminal) -> Result<Exit, Problem> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             write!(terminal.out(), "{}", error.render().ansi())?;
@@ -23,16 +23,17 @@ pub(crate) fn told(error: &clap::Error, terminal: &mut Terminal) -> Result<Exit,
             terminal.prompt(error.render().ansi());
             Ok(Exit::Usage)
         }
-        _ => Err(problem(error)),
+        _ => Err(problem(error, arguments)),
     }
 }
 
-fn problem(error: &clap::Error) -> Problem {
+fn problem(error: &clap::Error, arguments: &[OsString]) -> Problem {
+    let (asked, commands) = asked(arguments);
     let said = |kind| error.get(kind).map(words);
     let argument = said(ContextKind::InvalidArg).unwrap_or_default();
     let argument = argument.split_once(" <").map_or(argument.as_str(), |(option, _)| option);
     let value = said(ContextKind::InvalidValue).unwrap_or_default();
-    let known = said(ContextKind::ValidValue);
+    let known = said(ContextKind::ValidValue).filter(|names| !names.is_empty());
     let sentence = match error.kind() {
         ErrorKind::UnknownArgument if !argument.starts_with('-') => format!("`{argument}` is one argument too many"),
         ErrorKind::UnknownArgument => format!("there is no option `{argument}` here"),
@@ -57,33 +58,36 @@ fn problem(error: &clap::Error) -> Problem {
             rendered.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
         }
     };
-    let meant = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue].into_iter().find_map(said);
-    let meant = meant.or_else(|| closest_command(&asked(error), &said(ContextKind::InvalidSubcommand)?));
+    let meant = match error.kind() {
+        ErrorKind::InvalidSubcommand => said(ContextKind::InvalidSubcommand).and_then(|written| closest(&written, &commands)),
+        _ => [ContextKind::SuggestedArg, ContextKind::SuggestedValue].into_iter().find_map(said),
+    };
     let hint = match (meant, known) {
         (Some(meant), _) => format!("did you mean `{meant}`?"),
         (None, Some(known)) => format!("use one of {known}"),
-        (None, None) => format!("see `{} --help`", asked(error)),
+        (None, None) => format!("see `{asked} --help`"),
     };
     Problem::usage(sentence).hint(hint)
 }
 
-/// The command whose help says more.
-fn asked(error: &clap::Error) -> String {
-    let usage = error.get(ContextKind::Usage).map(words).unwrap_or_default();
-    let line = usage.trim_start().trim_start_matches("Usage:").trim_start();
-    let names: Vec<&str> = line.split_whitespace().take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase())).collect();
-    if names.is_empty() { "toolwright".to_owned() } else { names.join(" ") }
+/// The command that was asked for, as far as it can be read, and those below it.
+fn asked(arguments: &[OsString]) -> (String, Vec<String>) {
+    let mut command = Cli::command();
+    let mut asked = command.get_name().to_owned();
+    for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
+        let Some(inner) = command.find_subcommand(word).cloned() else { continue };
+        command = inner;
+        asked = format!("{asked} {word}");
+    }
+    (asked, command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect())
 }
 
-/// The command below `above` that a mistyped one most likely means; swapped letters count once.
-fn closest_command(above: &str, written: &str) -> Option<String> {
-    let mut command = Cli::command();
-    for name in above.split(' ').skip(1) {
-        command = command.find_subcommand(name)?.clone();
-    }
-    let names = command.get_subcommands().map(clap::Command::get_name);
-    let (distance, name) = names.map(|name| (strsim::damerau_levenshtein(written, name), name)).min()?;
-    (distance <= 2 && distance < written.chars().count()).then(|| name.to_owned())
+/// The name that a mistyped one most likely means; swapped letters count once. Of names as close, the one with the same letters.
+fn closest(written: &str, names: &[String]) -> Option<String> {
+    let apart = |name: &String| (strsim::damerau_levenshtein(written, name), -(strsim::jaro(written, name) * 1e6) as i64);
+    let name = names.iter().min_by_key(|name| apart(name))?;
+    let (distance, _) = apart(name);
+    (distance <= 2 && distance < written.chars().count()).then(|| name.clone())
 }
 
 fn words(value: &ContextValue) -> String {

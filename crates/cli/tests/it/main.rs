@@ -1,0 +1,12 @@
+//! The command as people and scripts meet it: these tests run the real binary. One program, as linking takes longer than running.
+
+#![expect(clippy::disallowed_methods, reason = "these tests run the command")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, reason = "a test that can't go on fails")]
+
+#[cfg(feature = "local")]
+mod local;
+mod reference;
+mod run;
+mod support;
+mod tools;
+mod usage;

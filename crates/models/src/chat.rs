@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::FutureExt as _;
@@ -62,7 +62,8 @@ pub struct ChatModel {
     switches: Switches,
     model: String,
     key: Option<Secret>,
-    transport: Option<Arc<dyn Transport>>,
+    /// Set by the caller, or on the first request; clones share it, so that connections are used again.
+    transport: Arc<OnceLock<Arc<dyn Transport>>>,
     deadlines: Deadlines,
     mode: Mode,
     max_reply: usize,
@@ -88,7 +89,7 @@ impl ChatModel {
             switches,
             model: model.into(),
             key: None,
-            transport: None,
+            transport: Arc::default(),
             deadlines: Deadlines::default(),
             mode: Mode::Stream,
             max_reply: MAX_REPLY,
@@ -114,11 +115,11 @@ impl ChatModel {
     /// What sends the requests, instead of the network: a recording, say. Connections are shared where a transport is.
     #[must_use]
     pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
-        self.transport = Some(transport);
+        self.transport = Arc::new(OnceLock::from(transport));
         self
     }
 
-    /// How long it waits.
+    /// How long it waits. The deadline for connections is the transport's own where one was given.
     #[must_use]
     pub fn deadlines(mut self, deadlines: Deadlines) -> Self {
         self.deadlines = deadlines;
@@ -189,7 +190,7 @@ impl Model for ChatModel {
             key: self.key.clone(),
             key_var: self.switches.key_var,
             local: self.switches.key == Key::Optional,
-            transport: self.transport.clone().unwrap_or_else(|| Arc::new(Client::new(self.deadlines.connect))),
+            transport: Arc::clone(self.transport.get_or_init(|| Arc::new(Client::new(self.deadlines.connect)))),
             deadlines: self.deadlines,
             mode: self.mode,
             max_reply: self.max_reply,

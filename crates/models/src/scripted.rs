@@ -542,6 +542,9 @@ impl Speaking {
                 Step::Repeat(text) => {
                     // Others get their turn: nothing else in this stream ever waits.
                     tokio::task::yield_now().await;
+                    if cancelled.is_cancelled() {
+                        return Some(Err(self.end_cancelled()));
+                    }
                     let event = ModelEvent::TextDelta(text.clone());
                     self.steps.push_front(Step::Repeat(text));
                     return Some(Ok(event));

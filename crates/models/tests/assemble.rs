@@ -19,13 +19,9 @@ use toolwright_runtime::{ErrorCategory, ModelError, ModelEvent, ModelReply};
 
 /// A stream of chunks whose deltas are given, ended by a finish reason and `[DONE]`.
 fn stream(deltas: &[Value], finish: &str) -> String {
-    let mut out = String::new();
-    for delta in deltas {
-        out.push_str(&format!("data: {}\n\n", json!({ "id": "c", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] })));
-    }
-    out.push_str(&format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": finish }] })));
-    out.push_str("data: [DONE]\n\n");
-    out
+    let pieces = deltas.iter().map(|delta| json!({ "id": "c", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }));
+    let last = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": finish }] });
+    pieces.chain([last]).map(|chunk| format!("data: {chunk}\n\n")).chain(["data: [DONE]\n\n".to_owned()]).collect()
 }
 
 fn read(text: &str) -> Result<(ModelReply, Vec<ModelEvent>), ModelError> {
@@ -280,7 +276,7 @@ fn a_stream_that_breaks_off_is_an_error() {
     assert_eq!(broken.message, "the stream ended before the reply was complete");
     assert_eq!(said[0], ModelEvent::TextDelta("hi".to_owned()));
     // In the middle of an event, and with nothing at all.
-    let cut = &whole[..lines[0].len() + 20];
+    let cut = whole.get(..lines[0].len() + 20).unwrap();
     assert_eq!(read(cut).unwrap_err().message, "the stream ended before the reply was complete");
     assert!(read("").is_err());
     // A finish reason without `[DONE]`, and the other way round, are complete.

@@ -32,7 +32,11 @@ const ONE_RECORDING: [&str; 2] = ["mistral-tool-call", "mistral-reasoning"];
 const SAME_CALLS: [&str; 3] = ["mistral-tool-call", "mistral-reasoning", "deepseek-tool-call"];
 
 fn shared() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/model-streams");
+    fixtures("model-streams")
+}
+
+fn fixtures(of: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures").join(of);
     if folder.is_dir() {
         return Some(folder);
     }
@@ -177,4 +181,56 @@ fn whole_replies_without_a_stream_are_read() {
             assert_eq!(calls(&reply)[0].arguments, "{\"city\":\"Paris\"}");
         }
     }
+}
+
+/// The streamed bodies of chat completions in a recorded conversation. The file is YAML, of which only block texts are read.
+fn bodies(yaml: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut lines = yaml.lines().peekable();
+    while let Some(line) = lines.next() {
+        if !line.trim_end().trim_start().starts_with("string: |") {
+            continue;
+        }
+        let indent = lines.peek().map_or(0, |first| first.len() - first.trim_start().len());
+        let mut body = String::new();
+        while let Some(line) = lines.next_if(|line| line.trim().is_empty() || line.len() - line.trim_start().len() >= indent) {
+            body.push_str(line.get(indent..).unwrap_or_default());
+            body.push('\n');
+        }
+        if body.contains("\"chat.completion.chunk\"") {
+            out.push(body);
+        }
+    }
+    out
+}
+
+/// OpenRouter's streams hold comments, parts of reasoning with signatures, citations, and an error in mid-stream.
+#[test]
+fn streams_of_recorded_conversations_are_read() {
+    let Some(folder) = fixtures("cassettes") else { return };
+    let (mut read_well, mut with_errors) = (0, Vec::new());
+    for suite in ["test_openai", "test_openrouter"] {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(folder.join(suite)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        for file in files {
+            for body in bodies(&std::fs::read_to_string(&file).unwrap()) {
+                let whole = read([body.as_bytes()]);
+                assert_eq!(read(body.as_bytes().chunks(1)), whole, "{}", file.display());
+                match whole {
+                    Ok((reply, _)) => {
+                        assert!(!reply.items.is_empty() && reply.usage.is_some(), "{}: {reply:?}", file.display());
+                        for item in &reply.items {
+                            let Item::Reasoning { text, encrypted: Some(Value::Array(details)), .. } = item else { continue };
+                            let said: String = details.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect();
+                            assert!(said.is_empty() || said == *text, "{}", file.display());
+                        }
+                        read_well += 1;
+                    }
+                    Err(error) => with_errors.push(format!("{}: {}", file.file_stem().unwrap().display(), error.message)),
+                }
+            }
+        }
+    }
+    assert!(read_well >= 5, "only {read_well} streams found");
+    assert_eq!(with_errors, ["test_openrouter_stream_error: Token limit reached"]);
 }

@@ -119,7 +119,7 @@ async fn a_gate_holds_a_reply_without_sleeping() {
 #[tokio::test(start_paused = true)]
 async fn delays_are_on_tokios_clock() {
     let before = tokio::time::Instant::now();
-    let model = ScriptedModel::new().reply(Reply::text("a b c").after(Duration::from_secs(60)).every(Duration::from_secs(5)));
+    let model = ScriptedModel::new().reply(Reply::text("a b c").after(Duration::from_mins(1)).every(Duration::from_secs(5)));
     collect(model.stream(hello())).await.1.unwrap();
     assert_eq!(before.elapsed(), Duration::from_secs(70));
 }

@@ -103,10 +103,8 @@ async fn serve(mut socket: TcpStream, answers: &Mutex<VecDeque<Answer>>, seen: &
         let answer = answers.lock().unwrap().pop_front()?;
         match answer {
             Answer::Whole { status, headers, body } => {
-                let mut head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n", body.len());
-                for (name, value) in headers {
-                    head.push_str(&format!("{name}: {value}\r\n"));
-                }
+                let headers: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+                let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n{}", body.len(), headers.concat());
                 socket.write_all(format!("{head}\r\n{body}").as_bytes()).await.ok()?;
             }
             Answer::Stream(pieces) => {

@@ -1,5 +1,7 @@
 //! A user's crate depends on nothing but the facade: no serde, no schemars, no room of ours.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
 use toolwright::models::scripted::{Reply, ScriptedModel};
 use toolwright::prelude::*;
 
@@ -26,7 +28,8 @@ fn agent(arguments: toolwright::macro_support::serde_json::Value) -> Agent {
 #[tokio::test]
 async fn a_call_reaches_the_body() {
     let reply = agent(toolwright::json!({ "article": "A-1", "count": "2" })).send("Two of A-1.").await.unwrap();
-    let results: Vec<String> = reply.messages.iter().flat_map(|message| message.results().map(|result| result.text()).collect::<Vec<_>>()).collect();
+    let results: Vec<String> =
+        reply.messages.iter().flat_map(|message| message.results().map(toolwright::core::ResultItem::text).collect::<Vec<_>>()).collect();
     assert_eq!(results.len(), 1);
     assert!(results[0].contains("2 x A-1 as "), "{results:?}");
 }

@@ -67,7 +67,8 @@ impl<'de> Deserialize<'de> for Event {
         if version != u64::from(EVENT_VERSION) {
             return Err(D::Error::custom(format!("event version {version} is not {EVENT_VERSION}")));
         }
-        let run_id = take("runId").and_then(|v| v.as_str().map(RunId::new)).ok_or_else(|| D::Error::custom("an event has a text `runId`"))?;
+        let run_id =
+            take("runId").and_then(|v| v.as_str().map(RunId::new)).ok_or_else(|| D::Error::custom("an event has a text `runId`"))?;
         let seq = take("seq").and_then(|v| v.as_u64()).ok_or_else(|| D::Error::custom("an event has a number `seq`"))?;
         let timestamp = take("timestamp")
             .and_then(|v| v.as_str().and_then(Timestamp::from_iso))

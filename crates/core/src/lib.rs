@@ -25,9 +25,7 @@ mod transcript;
 mod usage;
 mod words;
 
-pub use event::{
-    ErrorBody, Event, EventKind, EventUsage, RuleMatch, Todo, TodoCounts, TodoStatus, EVENT_VERSION, is_event,
-};
+pub use event::{EVENT_VERSION, ErrorBody, Event, EventKind, EventUsage, RuleMatch, Todo, TodoCounts, TodoStatus, is_event};
 pub use failure::{ToolFailure, ToolFailureKind};
 pub use finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
 pub use ids::{ApprovalId, CallId, InvalidThreadId, RunId, Seq, ThreadId, Timestamp};

@@ -129,7 +129,10 @@ mod tests {
     #[test]
     fn mapping_foreign_names_is_injective_and_stable() {
         let pairs = [
-            ("createConfluencePageWithAttachmentsAndPermissionsOnAtlassianRovoMcpServerX", "deleteConfluencePageWithAttachmentsAndPermissionsOnAtlassianRovoMcpServerX"),
+            (
+                "createConfluencePageWithAttachmentsAndPermissionsOnAtlassianRovoMcpServerX",
+                "deleteConfluencePageWithAttachmentsAndPermissionsOnAtlassianRovoMcpServerX",
+            ),
             (
                 "mcplink_github_v3_rest_api_get_repos_owner_repo_environments_environment_name_secrets_secret_name",
                 "mcplink_github_v3_rest_api_delete_repos_owner_repo_environments_environment_name_secrets_secret_name",

@@ -450,4 +450,3 @@ impl Default for RunLimits {
         Self { max_steps: 10, tool_concurrency: None, max_repeats: Some(5) }
     }
 }
-

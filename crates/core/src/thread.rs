@@ -9,9 +9,7 @@ use crate::failure::ToolFailureKind;
 use crate::finish::{AbortReason, FinishReason};
 use crate::ids::{ApprovalId, CallId, RunId, Seq, ThreadId, Timestamp};
 use crate::message::{Author, CallItem, Item, Message, Part, ResultItem};
-use crate::record::{
-    ApprovalAsk, CallOpening, CallOrigin, Decision, Ending, Outcome, Record, RecordBody, RunCause, RunLimits, Verdict,
-};
+use crate::record::{ApprovalAsk, CallOpening, CallOrigin, Decision, Ending, Outcome, Record, RecordBody, RunCause, RunLimits, Verdict};
 use crate::transcript::Transcript;
 use crate::usage::Usage;
 
@@ -392,7 +390,9 @@ impl Thread {
                 self.last_step = *step;
                 self.steps_taken += 1;
             }
-            RecordBody::ModelReplied { step, message, calls, finish, usage, .. } => self.fold_reply(*step, message, calls, finish, usage.as_ref())?,
+            RecordBody::ModelReplied { step, message, calls, finish, usage, .. } => {
+                self.fold_reply(*step, message, calls, finish, usage.as_ref())?
+            }
             RecordBody::ModelFailed { failure, .. } => {
                 self.active_run()?.ending.get_or_insert(Ending::Error { failure: failure.clone() });
             }
@@ -500,7 +500,14 @@ impl Thread {
         );
     }
 
-    fn fold_reply(&mut self, step: u32, message: &Arc<Message>, calls: &[CallOpening], finish: &FinishReason, usage: Option<&Usage>) -> Result<(), String> {
+    fn fold_reply(
+        &mut self,
+        step: u32,
+        message: &Arc<Message>,
+        calls: &[CallOpening],
+        finish: &FinishReason,
+        usage: Option<&Usage>,
+    ) -> Result<(), String> {
         let open = self.step.as_mut().filter(|open| open.number == step).ok_or("that step is not open")?;
         if open.replied {
             return Err("the model replied before".to_owned());
@@ -533,7 +540,13 @@ impl Thread {
         Ok(())
     }
 
-    fn gated(&mut self, call: &CallId, args: Option<(&Arc<str>, &Arc<str>)>, verdict: &Verdict, at: Timestamp) -> Result<Option<Ending>, String> {
+    fn gated(
+        &mut self,
+        call: &CallId,
+        args: Option<(&Arc<str>, &Arc<str>)>,
+        verdict: &Verdict,
+        at: Timestamp,
+    ) -> Result<Option<Ending>, String> {
         let open = self.calls.get_mut(call).ok_or("no such call is open")?;
         let decision = match &open.state {
             CallState::Opened => None,
@@ -571,7 +584,13 @@ impl Thread {
         Ok(None)
     }
 
-    fn fold_result(&mut self, id: &CallId, tool: &Arc<str>, outcome: &Outcome, fatal: Option<&crate::finish::Failure>) -> Result<(), String> {
+    fn fold_result(
+        &mut self,
+        id: &CallId,
+        tool: &Arc<str>,
+        outcome: &Outcome,
+        fatal: Option<&crate::finish::Failure>,
+    ) -> Result<(), String> {
         let open = self.calls.get_mut(id).ok_or("no such call is open")?;
         if open.is_done() {
             return Err("the call has its result".to_owned());
@@ -657,7 +676,10 @@ fn without_call_id(mut outcome: Outcome) -> Outcome {
 }
 
 fn kind_of(body: &RecordBody) -> String {
-    serde_json::to_value(body).ok().and_then(|value| value.get("kind").and_then(|kind| kind.as_str().map(str::to_owned))).unwrap_or_default()
+    serde_json::to_value(body)
+        .ok()
+        .and_then(|value| value.get("kind").and_then(|kind| kind.as_str().map(str::to_owned)))
+        .unwrap_or_default()
 }
 
 /// What a record says the decided call of `approval` may still learn: whether it waits.

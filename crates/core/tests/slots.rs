@@ -1,10 +1,12 @@
 //! Bodies side by side, up to the limit: what was decided needs a slot like any other.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
 use std::sync::Arc;
 
 use toolwright_core::{
-    Action, ApprovalAsk, ApprovalId, Author, CallId, CallItem, CallOpening, CallOrigin, Decision, FinishReason, Item, Message, Outcome, Record,
-    RecordBody, RunCause, RunId, RunLimits, Thread, ThreadId, Timestamp, ToolOutput, Verdict,
+    Action, ApprovalAsk, ApprovalId, Author, CallId, CallItem, CallOpening, CallOrigin, Decision, FinishReason, Item, Message, Outcome,
+    Record, RecordBody, RunCause, RunId, RunLimits, Thread, ThreadId, Timestamp, ToolOutput, Verdict,
 };
 
 struct Journal {
@@ -88,7 +90,14 @@ impl Journal {
 
     fn ends(&mut self, call: &str) {
         let outcome = Outcome::done(ToolOutput::text("ok"));
-        self.add(RecordBody::CallDone { call: CallId::new(call), tool: "t".into(), outcome, duration_ms: Some(0), replaced_by: None, fatal: None });
+        self.add(RecordBody::CallDone {
+            call: CallId::new(call),
+            tool: "t".into(),
+            outcome,
+            duration_ms: Some(0),
+            replaced_by: None,
+            fatal: None,
+        });
     }
 
     fn gate_of(&self, call: &str) -> bool {

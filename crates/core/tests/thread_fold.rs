@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use toolwright_core::args::RepairNote;
 use toolwright_core::{
-    AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, Author, CallId, CallItem, CallOpening, CallOrigin, Decision, Ending, Event, EventKind, Failure,
-    FinishReason, GuardrailTrip, Item, Message, Outcome, Part, Record, RecordBody, RunCause, RunId, RunLimits, Seq, StepFinish, Thread, ThreadId, Timestamp,
-    ToolFailure, ToolOutput, Usage, Verdict, is_event,
+    AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, Author, CallId, CallItem, CallOpening, CallOrigin, Decision, Ending, Event,
+    EventKind, Failure, FinishReason, GuardrailTrip, Item, Message, Outcome, Part, Record, RecordBody, RunCause, RunId, RunLimits, Seq,
+    StepFinish, Thread, ThreadId, Timestamp, ToolFailure, ToolOutput, Usage, Verdict, is_event,
 };
 
 fn id() -> ThreadId {
@@ -40,7 +40,13 @@ fn opened() -> RecordBody {
 }
 
 fn started() -> RecordBody {
-    RecordBody::RunStarted { cause: RunCause::Input, agent: "agent".into(), limits: RunLimits::default(), principal: None, metadata: Map::new() }
+    RecordBody::RunStarted {
+        cause: RunCause::Input,
+        agent: "agent".into(),
+        limits: RunLimits::default(),
+        principal: None,
+        metadata: Map::new(),
+    }
 }
 
 fn added() -> RecordBody {
@@ -160,7 +166,11 @@ fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
     }
     let unopened = RecordBody::ModelReplied {
         step: 1,
-        message: Arc::new(Message { author: Author::SideA, items: vec![Item::ToolCall(item("a")), Item::ToolCall(item("b"))], metadata: Map::new() }),
+        message: Arc::new(Message {
+            author: Author::SideA,
+            items: vec![Item::ToolCall(item("a")), Item::ToolCall(item("b"))],
+            metadata: Map::new(),
+        }),
         calls: vec![opening("a")],
         finish: FinishReason::ToolCalls,
         usage: None,
@@ -182,7 +192,8 @@ fn a_journal_has_no_gap_and_no_repeat() {
 
 #[test]
 fn what_is_outstanding_is_the_same_however_often_it_is_asked() {
-    let thread = fold(vec![opened(), started(), added(), RecordBody::StepStarted { step: 1 }, replied(&["a", "b"]), gated("a", Verdict::Run)]);
+    let thread =
+        fold(vec![opened(), started(), added(), RecordBody::StepStarted { step: 1 }, replied(&["a", "b"]), gated("a", Verdict::Run)]);
     let actions = thread.next();
     assert_eq!(actions, thread.next());
     assert_eq!(actions, [Action::Execute { call: CallId::new("a"), begun: false }, Action::Gate(CallId::new("b"))]);
@@ -192,7 +203,8 @@ fn what_is_outstanding_is_the_same_however_often_it_is_asked() {
 
 #[test]
 fn a_thread_with_a_record_of_an_unknown_kind_can_be_read_and_does_not_move() {
-    let later: Record = serde_json::from_value(json!({ "seq": 4, "at": 9, "run": "r1", "kind": "call.teleported", "where": { "x": 1 } })).unwrap();
+    let later: Record =
+        serde_json::from_value(json!({ "seq": 4, "at": 9, "run": "r1", "kind": "call.teleported", "where": { "x": 1 } })).unwrap();
     let mut thread = fold(vec![opened(), started(), added()]);
     assert!(!thread.next().is_empty());
     thread.apply(&later).unwrap();
@@ -200,7 +212,10 @@ fn a_thread_with_a_record_of_an_unknown_kind_can_be_read_and_does_not_move() {
     // What follows is kept as it comes, and changes nothing; what was before is still there.
     thread.apply(&record(5, RecordBody::StepStarted { step: 7 })).unwrap();
     assert_eq!((thread.head(), thread.transcript().len(), thread.next()), (Seq(5), 1, vec![]));
-    assert_eq!(serde_json::to_value(&later).unwrap(), json!({ "seq": 4, "at": 9, "run": "r1", "kind": "call.teleported", "where": { "x": 1 } }));
+    assert_eq!(
+        serde_json::to_value(&later).unwrap(),
+        json!({ "seq": 4, "at": 9, "run": "r1", "kind": "call.teleported", "where": { "x": 1 } })
+    );
     assert!(toolwright_core::project(&later).is_empty());
 }
 
@@ -212,9 +227,16 @@ fn a_thread_of_a_later_layout_does_not_move() {
 }
 
 fn every_record() -> Vec<RecordBody> {
-    let failure = Failure { name: "ModelError".to_owned(), message: "no".to_owned(), code: Some("TOOLWRIGHT_PROVIDER_REQUEST_FAILED".to_owned()) };
-    let trip = GuardrailTrip { name: "pii".to_owned(), kind: "tool".to_owned(), reason: "an address".to_owned(), tool_name: Some("act".to_owned()) };
-    let usage = Usage { input_tokens: 1, output_tokens: 2, cached_input_tokens: Some(0), cost_usd: Some(0.5), estimated: true, ..Usage::default() };
+    let failure =
+        Failure { name: "ModelError".to_owned(), message: "no".to_owned(), code: Some("TOOLWRIGHT_PROVIDER_REQUEST_FAILED".to_owned()) };
+    let trip = GuardrailTrip {
+        name: "pii".to_owned(),
+        kind: "tool".to_owned(),
+        reason: "an address".to_owned(),
+        tool_name: Some("act".to_owned()),
+    };
+    let usage =
+        Usage { input_tokens: 1, output_tokens: 2, cached_input_tokens: Some(0), cost_usd: Some(0.5), estimated: true, ..Usage::default() };
     let repaired = RecordBody::CallGated {
         call: CallId::new("a"),
         tool: "act".into(),
@@ -236,8 +258,18 @@ fn every_record() -> Vec<RecordBody> {
         author: Author::SideA,
         items: vec![
             Item::text("hi"),
-            Item::Reasoning { text: "hm".to_owned(), signature: Some("s".to_owned()), provenance: Some("p/m".to_owned()), encrypted: Some(json!([1])) },
-            Item::ToolCall(CallItem { ask: Some("sure?".to_owned()), provider_data: Some(json!({ "sig": "x" })), state: ArgsState::Truncated, ..item("a") }),
+            Item::Reasoning {
+                text: "hm".to_owned(),
+                signature: Some("s".to_owned()),
+                provenance: Some("p/m".to_owned()),
+                encrypted: Some(json!([1])),
+            },
+            Item::ToolCall(CallItem {
+                ask: Some("sure?".to_owned()),
+                provider_data: Some(json!({ "sig": "x" })),
+                state: ArgsState::Truncated,
+                ..item("a")
+            }),
             Item::Image { image: "data:,".to_owned(), mime_type: None },
             Item::File { data: "data:,".to_owned(), mime_type: "text/plain".to_owned(), filename: Some("f".to_owned()) },
             Item::Opaque { provider: "p".to_owned(), value: json!({ "type": "web_search" }) },
@@ -261,9 +293,22 @@ fn every_record() -> Vec<RecordBody> {
         },
         added(),
         RecordBody::StepStarted { step: 1 },
-        RecordBody::ModelReplied { step: 1, message: Arc::new(message), calls: vec![opening("a")], finish: FinishReason::ToolCalls, usage: Some(usage), model: "m".into() },
+        RecordBody::ModelReplied {
+            step: 1,
+            message: Arc::new(message),
+            calls: vec![opening("a")],
+            finish: FinishReason::ToolCalls,
+            usage: Some(usage),
+            model: "m".into(),
+        },
         RecordBody::ModelFailed { step: 1, failure: failure.clone() },
-        RecordBody::CallOpened(CallOpening { origin: CallOrigin::Client, arguments: Some("{}".into()), sequential: true, parent: Some(CallId::new("p")), ..opening("a") }),
+        RecordBody::CallOpened(CallOpening {
+            origin: CallOrigin::Client,
+            arguments: Some("{}".into()),
+            sequential: true,
+            parent: Some(CallId::new("p")),
+            ..opening("a")
+        }),
         gated("a", Verdict::Run),
         gated("a", Verdict::Ask(asked)),
         gated("a", Verdict::Refuse { failure: Arc::new(ToolFailure::denied("act", Some("night".to_owned()))) }),
@@ -379,11 +424,10 @@ fn every_event_survives_being_read_and_written() {
         assert!(!matches!(event.kind, EventKind::Unknown(_)), "{value}");
         assert_eq!(serde_json::to_value(&event).unwrap(), value);
         let name = event.kind.type_name().to_owned();
-        assert_eq!((event.kind.is_tool_event(), event.kind.is_text_event(), event.kind.is_step_event()), (
-            name.starts_with("tool."),
-            name.starts_with("text."),
-            name.starts_with("step.")
-        ));
+        assert_eq!(
+            (event.kind.is_tool_event(), event.kind.is_text_event(), event.kind.is_step_event()),
+            (name.starts_with("tool."), name.starts_with("text."), name.starts_with("step."))
+        );
     }
 }
 
@@ -418,7 +462,15 @@ fn what_is_no_event_is_told_from_one() {
     for key in ["type", "runId", "seq", "timestamp", "v", "step"] {
         assert!(!is_event(&without(key)), "without {key}");
     }
-    for (key, value) in [("type", json!(1)), ("seq", json!(-1)), ("seq", json!("0")), ("timestamp", json!("yesterday")), ("v", json!(2)), ("v", json!("1")), ("step", json!("x"))] {
+    for (key, value) in [
+        ("type", json!(1)),
+        ("seq", json!(-1)),
+        ("seq", json!("0")),
+        ("timestamp", json!("yesterday")),
+        ("v", json!(2)),
+        ("v", json!("1")),
+        ("step", json!("x")),
+    ] {
         assert!(!is_event(&with(key, value.clone())), "{key} {value}");
     }
     for value in [json!(null), json!([]), json!("run.start")] {

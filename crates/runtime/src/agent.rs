@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use toolwright_core::{AbortReason, Author, CallId, CallOpening, CallOrigin, Input, Item, Message, RunCause, RunLimits, ThreadId, ToolSpec};
+use toolwright_core::{
+    AbortReason, Author, CallId, CallOpening, CallOrigin, Input, Item, Message, RunCause, RunLimits, ThreadId, ToolSpec,
+};
 use toolwright_tool::{EnvSource, Identity, Need, StateMap, Tool};
 
 use crate::approvals::Approvals;
@@ -14,7 +16,7 @@ use crate::dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, Dispatch, GRACE};
 use crate::driver::NextRun;
 use crate::error::AgentError;
 use crate::memory::MemoryStore;
-use crate::model::{Model, ModelRequest, ModelResolver, ModelSettings, ModelStream, ModelInfo};
+use crate::model::{Model, ModelInfo, ModelRequest, ModelResolver, ModelSettings, ModelStream};
 use crate::registry::Registry;
 use crate::stage::{Stage, StageKind, Stages};
 use crate::store::Store;
@@ -456,7 +458,9 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
 fn unknown_model(name: &str, resolvers: &[Arc<dyn ModelResolver>]) -> crate::model::ResolveError {
     let known: Vec<String> = resolvers.iter().flat_map(|resolver| resolver.known()).collect();
     let message = if known.is_empty() {
-        format!("no source of models by name is installed, so `{name}` is not found; give a model value, or a resolver with `.resolver(...)`")
+        format!(
+            "no source of models by name is installed, so `{name}` is not found; give a model value, or a resolver with `.resolver(...)`"
+        )
     } else {
         format!("the model `{name}` is not known; use one of {}", known.join(", "))
     };
@@ -522,7 +526,14 @@ impl Start {
     }
 
     pub(crate) fn call(tool: Arc<str>, arguments: &str, id: CallId) -> Self {
-        Self::Call(CallOpening { call: id, tool, origin: CallOrigin::Client, parent: None, arguments: Some(arguments.into()), sequential: false })
+        Self::Call(CallOpening {
+            call: id,
+            tool,
+            origin: CallOrigin::Client,
+            parent: None,
+            arguments: Some(arguments.into()),
+            sequential: false,
+        })
     }
 }
 
@@ -550,4 +561,3 @@ pub(crate) fn next_run(inner: &AgentInner, limits: RunLimits, principal: Option<
         metadata,
     }
 }
-

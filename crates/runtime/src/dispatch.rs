@@ -14,10 +14,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::args::{Arguments, Repair, RepairNote};
 use toolwright_core::{
-    ApprovalAsk, ApprovalId, ArgsState, CallId, Decision, DecisionVerdict, Ending, Failure, Issue, Outcome, Part, RunId, ThreadId, ToolFailure,
-    ToolFailureKind, ToolOutput, Transcript, Verdict,
+    ApprovalAsk, ApprovalId, ArgsState, CallId, Decision, DecisionVerdict, Ending, Failure, Issue, Outcome, Part, RunId, ThreadId,
+    ToolFailure, ToolFailureKind, ToolOutput, Transcript, Verdict,
 };
-use toolwright_tool::{Approval, ApprovalOutcome, ContextParts, EnvSource, Identity, NeedsApproval, Running, Snapshots, StateMap, Tool, ToolContext, ToolError};
+use toolwright_tool::{
+    Approval, ApprovalOutcome, ContextParts, EnvSource, Identity, NeedsApproval, Running, Snapshots, StateMap, Tool, ToolContext, ToolError,
+};
 
 use crate::driver::{Executed, GateOutcome};
 use crate::registry::Registry;
@@ -190,11 +192,16 @@ impl Dispatch {
 
         // Pre-call hooks, in registration order; later ones see what earlier ones rewrote.
         for hook in self.stages.of(StageKind::Hook) {
-            let check = hook.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await.map_err(|error| Stopped::threw(hook.name(), &error))?;
+            let check = hook
+                .check(&GateCall { spec, cx, resumed_after_approval: resumed })
+                .await
+                .map_err(|error| Stopped::threw(hook.name(), &error))?;
             match check {
                 Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
                 Check::Answer(output) => return Err(Stopped::answered(output)),
-                Check::Rewrite(value) => *cx = rewritten(tool, cx, value, hook.name(), resumed).map_err(Stopped::refused)?,
+                Check::Rewrite(value) => {
+                    *cx = rewritten(tool, cx, value, hook.name(), resumed).map_err(|failure| Stopped::refused(*failure))?
+                }
                 _ => {}
             }
         }
@@ -228,7 +235,9 @@ impl Dispatch {
             match checked.map_err(|error| Stopped::threw(guardrail.name(), &error))? {
                 Check::EndRun(trip) => return Err(Stopped::ends_run(Ending::Guardrail { trip })),
                 Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
-                Check::Rewrite(value) => *cx = rewritten(tool, cx, value, guardrail.name(), resumed).map_err(Stopped::refused)?,
+                Check::Rewrite(value) => {
+                    *cx = rewritten(tool, cx, value, guardrail.name(), resumed).map_err(|failure| Stopped::refused(*failure))?
+                }
                 _ => {}
             }
         }
@@ -436,7 +445,8 @@ impl Dispatch {
             format!("there is no tool `{written}`; this agent has no tools")
         } else {
             let names: Vec<String> = self.registry.closest(written, 10).iter().map(|name| format!("`{name}`")).collect();
-            let more = if self.registry.len() > names.len() { format!(" and {} more", self.registry.len() - names.len()) } else { String::new() };
+            let more =
+                if self.registry.len() > names.len() { format!(" and {} more", self.registry.len() - names.len()) } else { String::new() };
             format!("there is no tool `{written}`; there are {}{more}", names.join(", "))
         };
         ToolFailure::new(ToolFailureKind::NotFound, written, &message)
@@ -463,15 +473,15 @@ fn read_arguments(tool: &Tool, request: &GateRequest) -> Result<Arguments, Vec<I
 }
 
 /// A hook's or guardrail's arguments, read like any others. After an approval nothing may change what was approved.
-fn rewritten(tool: &Tool, cx: &ToolContext, value: Value, by: &str, resumed: bool) -> Result<ToolContext, ToolFailure> {
+fn rewritten(tool: &Tool, cx: &ToolContext, value: Value, by: &str, resumed: bool) -> Result<ToolContext, Box<ToolFailure>> {
     let spec = tool.spec();
     let issue = |issue: Issue| Issue { path: issue.path, message: format!("{} (from `{by}`)", issue.message) };
     let repair = if spec.repair { Repair::On } else { Repair::Off };
     let checked = Arguments::from_value(value, &spec.input, repair).and_then(|args| tool.body().check(args.value()).map(|()| args));
-    let args = checked.map_err(|issues| ToolFailure::validation(spec.name.as_str(), issues.into_iter().map(issue).collect()))?;
+    let args = checked.map_err(|issues| Box::new(ToolFailure::validation(spec.name.as_str(), issues.into_iter().map(issue).collect())))?;
     if resumed && args.text() != cx.args().text() {
         let message = "the arguments differ from those that were approved".to_owned();
-        return Err(ToolFailure::validation(spec.name.as_str(), vec![issue(Issue { path: String::new(), message })]));
+        return Err(Box::new(ToolFailure::validation(spec.name.as_str(), vec![issue(Issue { path: String::new(), message })])));
     }
     let mut parts = cx.parts().clone();
     parts.args = Arc::new(args);
@@ -533,7 +543,8 @@ async fn run_to_end(running: Running, cx: &ToolContext, limits: &Limits) -> Resu
         }
     };
     let mut body = AssertUnwindSafe(body).catch_unwind();
-    let settle = |ended: Result<Result<ToolOutput, ToolError>, Box<dyn std::any::Any + Send>>| ended.unwrap_or_else(|panic| Err(panicked(&*panic)));
+    let settle =
+        |ended: Result<Result<ToolOutput, ToolError>, Box<dyn std::any::Any + Send>>| ended.unwrap_or_else(|panic| Err(panicked(&*panic)));
     // Most bodies are done at once; only the others pay for timers.
     if let std::task::Poll::Ready(ended) = futures_util::poll!(&mut body) {
         return settle(ended);
@@ -575,7 +586,8 @@ fn stopped(still_running: bool) -> ToolError {
 
 fn timed_out(timeout: Duration, still_running: bool) -> ToolError {
     let more = if still_running { ", and it may still be running" } else { "" };
-    ToolError::new(format!("it did not finish within {} and was stopped; its outcome is unknown{more}", human(timeout))).named("TimeoutError")
+    ToolError::new(format!("it did not finish within {} and was stopped; its outcome is unknown{more}", human(timeout)))
+        .named("TimeoutError")
 }
 
 fn human(duration: Duration) -> String {
@@ -596,7 +608,8 @@ fn grant_retry(failure: &mut ToolFailure, max: u32, used: u32) {
     if used < max {
         failure.retries_left = Some(max - used - 1);
     } else {
-        failure.message = toolwright_core::bounded(&format!("{} (no tries are left; do not call it again)", failure.message), ToolFailure::MAX_MESSAGE);
+        failure.message =
+            toolwright_core::bounded(&format!("{} (no tries are left; do not call it again)", failure.message), ToolFailure::MAX_MESSAGE);
     }
 }
 

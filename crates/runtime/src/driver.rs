@@ -133,7 +133,7 @@ pub struct Driver {
     batch: Vec<Arc<Record>>,
     next_run: Option<NextRun>,
     inbox_through: u64,
-    stale_cancels: u64,
+    disregarded: u64,
     streamed: Option<String>,
     #[cfg(feature = "planted-bugs")]
     bug: Option<crate::planted::Bug>,
@@ -166,7 +166,7 @@ impl Driver {
             batch: Vec::new(),
             next_run: Some(next_run),
             inbox_through: 0,
-            stale_cancels: 0,
+            disregarded: 0,
             streamed: None,
             #[cfg(feature = "planted-bugs")]
             bug: None,
@@ -189,9 +189,11 @@ impl Driver {
         &self.thread
     }
 
-    /// Cancellations posted up to `position` were meant for runs that are over: where a new run starts, they don't stop it.
-    pub fn disregard_cancels_through(&mut self, position: u64) {
-        self.stale_cancels = position;
+    /// What was posted up to `position` was meant for runs that are over. Where a new run starts, it is taken with the run's
+    /// first records and changes nothing, after a crash neither.
+    pub fn disregard_posted_through(&mut self, position: u64) {
+        self.disregarded = position;
+        self.inbox_through = self.inbox_through.max(position);
     }
 
     /// The text that a model in mid-reply has streamed so far: kept if what is posted next stops the run.
@@ -296,7 +298,7 @@ impl Driver {
                 self.at_gate = Some(call.clone());
                 Ok(Attended::Start(Effect::Gate { call: call.clone() }))
             }
-            Action::Execute { call, begun } if !self.in_flight.contains(&key) => self.begin(call, *begun, key, now),
+            Action::Execute { call, begun } if !self.in_flight.contains(&key) => self.begin_call(call, *begun, key, now),
             Action::Cancel(stopping) if self.in_flight.contains(stopping) && self.told_to_stop.insert(stopping.clone()) => {
                 if matches!(stopping, Key::Ask(_)) {
                     // Nobody waits for a model that was told to stop; what it still says is dropped.
@@ -314,7 +316,7 @@ impl Driver {
     }
 
     /// A body has to begin; or it began in a process that is gone, and its tool says what then.
-    fn begin(&mut self, call: &CallId, begun: bool, key: Key, now: Timestamp) -> Result<Attended, Misfit> {
+    fn begin_call(&mut self, call: &CallId, begun: bool, key: Key, now: Timestamp) -> Result<Attended, Misfit> {
         let Some(open) = self.thread.call(call) else { return Ok(Attended::Nothing) };
         let tool = Arc::clone(&open.tool);
         let attempt = open.attempts + 1;
@@ -376,7 +378,8 @@ impl Driver {
                 match result {
                     Ok(reply) => self.record_reply(step, reply, now),
                     Err(error) => {
-                        let failure = Failure { name: "ModelError".to_owned(), message: error.to_string(), code: Some(error.code().to_owned()) };
+                        let failure =
+                            Failure { name: "ModelError".to_owned(), message: error.to_string(), code: Some(error.code().to_owned()) };
                         self.record(RecordBody::ModelFailed { step, failure }, now)
                     }
                 }
@@ -396,8 +399,7 @@ impl Driver {
             }
             Completion::Posted { position, item } => {
                 self.inbox_through = self.inbox_through.max(position);
-                let stale = matches!(item, InboxItem::Cancel { .. }) && position <= self.stale_cancels;
-                if stale { Ok(()) } else { self.take_posted(item, now) }
+                if position <= self.disregarded { Ok(()) } else { self.take_posted(item, now) }
             }
             Completion::Cancel { reason, partial } => self.cancel(reason, partial, now),
         }

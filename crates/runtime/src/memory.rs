@@ -134,7 +134,13 @@ impl Store for MemoryStore {
         std::future::ready(self.claim_now(thread)).boxed()
     }
 
-    fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, records: Vec<Arc<Record>>, inbox_through: u64) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn append<'a>(
+        &'a self,
+        claim: &'a dyn Claim,
+        expected: Seq,
+        records: Vec<Arc<Record>>,
+        inbox_through: u64,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
         std::future::ready(self.append_now(claim, expected, records, inbox_through)).boxed()
     }
 

@@ -48,7 +48,8 @@ impl Prices {
     pub fn cost(&self, usage: &Usage) -> f64 {
         let cached = usage.cached_input_tokens.unwrap_or(0).min(usage.input_tokens);
         let fresh = usage.input_tokens - cached;
-        (fresh as f64 * self.input + cached as f64 * self.cached_input.unwrap_or(self.input) + usage.output_tokens as f64 * self.output) / 1e6
+        (fresh as f64 * self.input + cached as f64 * self.cached_input.unwrap_or(self.input) + usage.output_tokens as f64 * self.output)
+            / 1e6
     }
 }
 
@@ -279,6 +280,7 @@ pub trait ModelResolver: Send + Sync + 'static {
     fn resolve(&self, name: &str) -> Option<Result<Arc<dyn Model>, ResolveError>>;
 
     /// The name that the environment asks for, if it asks for one of this resolver's.
+    #[expect(clippy::wrong_self_convention, reason = "the name comes from the environment, not from the resolver")]
     fn from_env(&self) -> Option<String> {
         None
     }

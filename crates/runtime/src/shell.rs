@@ -12,7 +12,9 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolwright_core::{AbortReason, CallId, CallState, Key, Outcome, Record, Seq, Side, Thread, ThreadId, ToolFailure, ToolFailureKind, ToolSpec, Transcript};
+use toolwright_core::{
+    AbortReason, CallId, CallState, Key, Outcome, Record, Seq, Side, Thread, ThreadId, ToolFailure, ToolFailureKind, ToolSpec, Transcript,
+};
 use toolwright_tool::{Identity, Snapshots, StateMap};
 
 use crate::clock::Clock;
@@ -59,7 +61,11 @@ impl Stopper {
     }
 
     fn reason(&self) -> AbortReason {
-        self.reason.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone().unwrap_or_else(|| AbortReason::abort("the run was cancelled"))
+        self.reason
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+            .unwrap_or_else(|| AbortReason::abort("the run was cancelled"))
     }
 }
 
@@ -331,7 +337,12 @@ impl Shell {
             messages: before_turn(thread),
             run: self.facts(),
             cancelled: token.clone(),
-            snapshots: Arc::new(HubSnapshots { hub: Arc::clone(&self.hub), call: call.clone(), tool: Arc::clone(&open.tool), next: AtomicU64::new(0) }),
+            snapshots: Arc::new(HubSnapshots {
+                hub: Arc::clone(&self.hub),
+                call: call.clone(),
+                tool: Arc::clone(&open.tool),
+                next: AtomicU64::new(0),
+            }),
         };
         let dispatch = Arc::clone(&self.setup.dispatch);
         let timeout = dispatch.registry.get(&open.tool).and_then(|tool| tool.spec().timeout).unwrap_or(dispatch.timeout);
@@ -344,21 +355,18 @@ impl Shell {
     }
 
     fn cancel(&mut self, key: &Key) {
-        match key {
-            Key::Ask(_) => {
-                // Nobody waits for a model that ignores the signal (sdk-runtime CAN-4).
-                if let Some(flight) = self.in_flight.remove(key) {
-                    flight.token.cancel();
-                    flight.abort.abort();
-                }
+        if matches!(key, Key::Ask(_)) {
+            // Nobody waits for a model that ignores the signal (sdk-runtime CAN-4).
+            if let Some(flight) = self.in_flight.remove(key) {
+                flight.token.cancel();
+                flight.abort.abort();
             }
-            _ => {
-                let grace = self.setup.dispatch.grace;
-                if let Some(flight) = self.in_flight.get_mut(key) {
-                    flight.token.cancel();
-                    flight.give_up = Some(Instant::now() + grace + Duration::from_secs(1));
-                }
-            }
+            return;
+        }
+        let grace = self.setup.dispatch.grace;
+        if let Some(flight) = self.in_flight.get_mut(key) {
+            flight.token.cancel();
+            flight.give_up = Some(Instant::now() + grace + Duration::from_secs(1));
         }
     }
 }
@@ -391,7 +399,8 @@ fn start(
 }
 
 fn gate_panicked(call: CallId, tool: &str) -> Completion {
-    let mut failure = ToolFailure::new(ToolFailureKind::Execution, tool, &format!("a check of `{tool}` panicked, so the call did not run")).named("PanicError");
+    let mut failure = ToolFailure::new(ToolFailureKind::Execution, tool, &format!("a check of `{tool}` panicked, so the call did not run"))
+        .named("PanicError");
     failure.tool_call_id = Some(call.to_string());
     let settled = Executed { outcome: Outcome::failed(failure.clone()), replaced_by: None, fatal: None };
     Completion::Gated {
@@ -407,7 +416,8 @@ fn gate_panicked(call: CallId, tool: &str) -> Completion {
 }
 
 fn execute_panicked(call: CallId, tool: &str) -> Completion {
-    let mut failure = ToolFailure::new(ToolFailureKind::Execution, tool, &format!("`{tool}` panicked; its outcome is unknown")).named("PanicError");
+    let mut failure =
+        ToolFailure::new(ToolFailureKind::Execution, tool, &format!("`{tool}` panicked; its outcome is unknown")).named("PanicError");
     failure.tool_call_id = Some(call.to_string());
     Completion::Executed { call, executed: Box::new(Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None }) }
 }
@@ -433,12 +443,9 @@ async fn reply_of(model: &dyn Model, request: ModelRequest, hub: &Hub, step: u32
     loop {
         // A stream that is always ready must not keep everything else from running.
         tokio::task::coop::consume_budget().await;
-        let next = match tokio::time::timeout(timeout, stream.next()).await {
-            Ok(next) => next,
-            Err(_) => {
-                let message = format!("nothing came for {} s; try again, or raise `model_timeout`", timeout.as_secs());
-                return Err(ModelError::new(provider, &message).in_category(ErrorCategory::Timeout));
-            }
+        let Ok(next) = tokio::time::timeout(timeout, stream.next()).await else {
+            let message = format!("nothing came for {} s; try again, or raise `model_timeout`", timeout.as_secs());
+            return Err(ModelError::new(provider, &message).in_category(ErrorCategory::Timeout));
         };
         match next {
             Some(Ok(ModelEvent::TextDelta(text))) => hub.said(step, Stretch::Text, &text),

@@ -101,7 +101,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Appends records after `expected`, durably once this returns. `inbox_through` marks what was posted up to there as
     /// taken, in the same write.
-    fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, records: Vec<Arc<Record>>, inbox_through: u64) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn append<'a>(
+        &'a self,
+        claim: &'a dyn Claim,
+        expected: Seq,
+        records: Vec<Arc<Record>>,
+        inbox_through: u64,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// The records after `after`, in order; at most `limit`.
     fn read<'a>(&'a self, thread: &'a ThreadId, after: Seq, limit: usize) -> BoxFuture<'a, Result<Vec<Arc<Record>>, StoreError>>;

@@ -128,7 +128,8 @@ impl Subscription {
         }
         let live = match &record.body {
             RecordBody::ModelReplied { step, .. } => {
-                let live = self.delivered.step == *step && (self.delivered.text > 0 || self.delivered.reasoning > 0 || self.delivered.reasoning_open);
+                let live = self.delivered.step == *step
+                    && (self.delivered.text > 0 || self.delivered.reasoning > 0 || self.delivered.reasoning_open);
                 self.replied_through = *step;
                 live
             }
@@ -210,7 +211,12 @@ impl Subscription {
     fn show(&mut self, snapshot: Snapshot) {
         self.cursor.snapshot = snapshot.number + 1;
         let at = self.clock.now();
-        let kind = EventKind::ToolPartial { tool_call_id: snapshot.call, tool_name: snapshot.tool, index: snapshot.index, output: snapshot.output };
+        let kind = EventKind::ToolPartial {
+            tool_call_id: snapshot.call,
+            tool_name: snapshot.tool,
+            index: snapshot.index,
+            output: snapshot.output,
+        };
         self.push(kind, at, None);
     }
 

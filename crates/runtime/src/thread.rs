@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::{
-    AbortReason, CallState, Ending, Event, FinishReason, GuardrailTrip, Input, InvalidThreadId, Outcome, RunId, RunLimits, Thread, ThreadId,
-    Transcript, Usage,
+    AbortReason, CallState, Ending, Event, FinishReason, GuardrailTrip, Input, InvalidThreadId, Outcome, RunId, RunLimits, Thread,
+    ThreadId, Transcript, Usage,
 };
 use toolwright_tool::{Identity, StateMap};
 
@@ -221,7 +221,9 @@ impl ThreadHandle {
             .run_state_missing
             .iter()
             .filter_map(|(tool, need)| match need {
-                toolwright_tool::Need::State { id, type_name } if !self.state.contains_id(*id) => Some((tool.clone(), (*type_name).to_owned())),
+                toolwright_tool::Need::State { id, type_name } if !self.state.contains_id(*id) => {
+                    Some((tool.clone(), (*type_name).to_owned()))
+                }
                 _ => None,
             })
             .collect();
@@ -268,7 +270,7 @@ impl Prepared {
         let transcript_before = thread.transcript().len();
         let mut driver = Driver::new(thread, Arc::new(inner.dispatch.registry.clone()), next);
         if matches!(start, Start::Input(_) | Start::Call(_)) {
-            driver.disregard_cancels_through(posted.last().map_or(0, |(position, _)| *position));
+            driver.disregard_posted_through(posted.last().map_or(0, |(position, _)| *position));
         }
         let now = inner.clock.now();
         driver.open(&id, now)?;

@@ -121,22 +121,25 @@ async fn results_stand_in_call_order_whatever_ends_first() {
     }
     let (rest, reply) = collect(run).await;
     events.extend(rest);
-    assert_eq!(brief(&events), [
-        "run.start",
-        "step.start 1",
-        "tool.start a",
-        "tool.start b",
-        "tool.start c",
-        "tool.done c",
-        "tool.done a",
-        "tool.done b",
-        "step.done 1 tool_calls",
-        "step.start 2",
-        "text.delta",
-        "text.done done",
-        "step.done 2 stop",
-        "run.done stop",
-    ]);
+    assert_eq!(
+        brief(&events),
+        [
+            "run.start",
+            "step.start 1",
+            "tool.start a",
+            "tool.start b",
+            "tool.start c",
+            "tool.done c",
+            "tool.done a",
+            "tool.done b",
+            "step.done 1 tool_calls",
+            "step.start 2",
+            "text.delta",
+            "text.done done",
+            "step.done 2 stop",
+            "run.done stop",
+        ]
+    );
     let reply = reply.unwrap();
     assert_eq!(call_ids(&reply), names);
     // One message holds them all, directly after the turn.
@@ -170,7 +173,8 @@ async fn gates_open_one_at_a_time_in_call_order_while_bodies_run() {
             }
         })
         .unwrap();
-    let agent = agent(Script::new([calls([("a", "act", "{}"), ("b", "act", "{}"), ("c", "act", "{}")]), say("done")])).tool(tool).build().unwrap();
+    let agent =
+        agent(Script::new([calls([("a", "act", "{}"), ("b", "act", "{}"), ("c", "act", "{}")]), say("done")])).tool(tool).build().unwrap();
     let run = agent.stream("go");
     for ids in [["gate a"].as_slice(), &["passed a", "gate b"], &["passed b", "gate c"]] {
         gate.reached().await;
@@ -190,11 +194,14 @@ async fn gates_open_one_at_a_time_in_call_order_while_bodies_run() {
 #[tokio::test]
 async fn a_failing_or_panicking_tool_harms_no_sibling() {
     let latch = Latch::default();
-    let panics = Tool::new("panics", "Panics.").run_json(|args, _| async move { if true { panic!("at the disco") } else { Ok::<_, ToolError>(args) } }).unwrap();
+    let panics = Tool::new("panics", "Panics.")
+        .run_json(|args, _| async move { if true { panic!("at the disco") } else { Ok::<_, ToolError>(args) } })
+        .unwrap();
     // One that panics before its future exists.
     let at_once = with_body(Tool::new("at_once", "Panics at once."), |_| panic!("at once"));
     let blocking = with_body(Tool::new("blocking", "Panics on the pool."), |_| {
-        let work: toolwright_tool::BlockingWork = Box::new(|| if true { panic!("on the pool") } else { Ok(toolwright_tool::ToolOutput::default()) });
+        let work: toolwright_tool::BlockingWork =
+            Box::new(|| if true { panic!("on the pool") } else { Ok(toolwright_tool::ToolOutput::default()) });
         Running::Blocking(std::future::ready(Ok(work)).boxed())
     });
     let agent = agent(Script::new([same_turn(&["breaks", "slow", "panics", "at_once", "blocking"]), say("done")]))
@@ -209,7 +216,8 @@ async fn a_failing_or_panicking_tool_harms_no_sibling() {
     }
     latch.release();
     let reply = collect(run).await.1.unwrap();
-    let failed: Vec<(String, String, String)> = failures(&reply.messages).into_iter().map(|(call, _, error, message)| (call, error, message)).collect();
+    let failed: Vec<(String, String, String)> =
+        failures(&reply.messages).into_iter().map(|(call, _, error, message)| (call, error, message)).collect();
     let expected = [
         ("breaks", "ToolExecutionError", "no"),
         ("panics", "PanicError", "it panicked: at the disco"),
@@ -220,7 +228,7 @@ async fn a_failing_or_panicking_tool_harms_no_sibling() {
     assert_eq!((value(&results(&reply.messages)[1]), reply.text.as_str()), (json!("slow"), "done"));
 }
 
-// rule: sdk-tools 5.2/7
+// rule: sdk-tools 5.2/7, sdk-tools 7.4/5
 // rule: sdk-runtime GATE-6, sdk-runtime PAR-8, sdk-runtime FIN-4, sdk-runtime EV-6
 // case: field-reports 172
 #[tokio::test]
@@ -255,20 +263,25 @@ async fn a_propagating_error_stops_its_siblings_awaits_them_and_fails_the_run() 
     let thread = agent.thread("t");
     let (events, reply) = collect(thread.stream("go")).await;
     let error = reply.unwrap_err();
-    assert_eq!((error.code(), error.to_string().as_str()), ("TOOLWRIGHT_TOOL_EXECUTION_FAILED", "the tool `ends` ended the run: the account is gone"));
+    assert_eq!(
+        (error.code(), error.to_string().as_str()),
+        ("TOOLWRIGHT_TOOL_EXECUTION_FAILED", "the tool `ends` ended the run: the account is gone")
+    );
     assert_eq!((log.all(), script.times()), (vec!["cleaned up".to_owned()], 1), "the third call never begins");
     let all = brief(&events);
     assert_eq!(all[all.len() - 3..], ["step.done 1 error", "error AccountError", "run.done error"]);
-    assert!(all.contains(&"tool.error ends AccountError".to_owned()) && all.contains(&"tool.error sibling AbortError".to_owned()), "{all:?}");
+    assert!(
+        all.contains(&"tool.error ends AccountError".to_owned()) && all.contains(&"tool.error sibling AbortError".to_owned()),
+        "{all:?}"
+    );
     let Some(EventKind::RunDone { text, usage, .. }) = events.last().map(|event| event.kind.clone()) else { panic!() };
     assert_eq!((&*text, usage), ("", None));
     let transcript = thread.history().await.unwrap();
     transcript.check_balance().unwrap();
-    assert_eq!(failures(&transcript).iter().map(|(call, kind, ..)| (call.as_str(), kind.clone())).collect::<Vec<_>>(), [
-        ("sibling", ToolFailureKind::Execution),
-        ("ends", ToolFailureKind::Execution),
-        ("later", ToolFailureKind::NotRun)
-    ]);
+    assert_eq!(
+        failures(&transcript).iter().map(|(call, kind, ..)| (call.as_str(), kind.clone())).collect::<Vec<_>>(),
+        [("sibling", ToolFailureKind::Execution), ("ends", ToolFailureKind::Execution), ("later", ToolFailureKind::NotRun)]
+    );
 }
 
 // rule: sdk-tools 5.2/8, sdk-tools 7.3/5
@@ -366,16 +379,10 @@ async fn siblings_of_a_waiting_call_go_on_and_the_model_is_asked_when_all_have_r
 
     agent.approvals().decide(&waits.pending[0].id, Decision::approve()).await.unwrap();
     let (events, reply) = collect(thread.resume_stream()).await;
-    assert_eq!(brief(&events), [
-        "run.start",
-        "tool.resume b",
-        "tool.done b",
-        "step.start 2",
-        "text.delta",
-        "text.done done",
-        "step.done 2 stop",
-        "run.done stop",
-    ]);
+    assert_eq!(
+        brief(&events),
+        ["run.start", "tool.resume b", "tool.done b", "step.start 2", "text.delta", "text.done done", "step.done 2 stop", "run.done stop",]
+    );
     // Neither a nor c ran again; b's result stands in its place.
     assert_eq!((log.all(), call_ids(&reply.unwrap())), (vec!["body b".to_owned()], vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]));
     assert_eq!(results(&script.asked()[1].messages).len(), 3);
@@ -410,7 +417,10 @@ async fn two_decisions_may_come_in_any_order_and_one_by_one() {
         assert_eq!((half.finish_reason, half.pending.len(), log.len(), script.times()), (FinishReason::AwaitingApproval, 1, 1, 1));
         agent.approvals().decide(&waits.pending[order[1]].id, Decision::approve()).await.unwrap();
         let reply = thread.resume().await.unwrap();
-        assert_eq!((reply.finish_reason.clone(), call_ids(&reply), script.times()), (FinishReason::Stop, vec!["a".to_owned(), "b".to_owned()], 2));
+        assert_eq!(
+            (reply.finish_reason.clone(), call_ids(&reply), script.times()),
+            (FinishReason::Stop, vec!["a".to_owned(), "b".to_owned()], 2)
+        );
         assert_eq!(log.all(), order.map(|at| format!("body {}", ["a", "b"][at])));
     }
 }
@@ -419,7 +429,8 @@ async fn two_decisions_may_come_in_any_order_and_one_by_one() {
 #[tokio::test]
 async fn a_decision_that_comes_early_goes_on_in_the_same_run() {
     let (latch, log) = (Latch::default(), Log::default());
-    let agent = agent(Script::new([same_turn(&["slow", "act"]), say("done")])).tools([holding("slow", &latch), asks("act", &log)]).build().unwrap();
+    let agent =
+        agent(Script::new([same_turn(&["slow", "act"]), say("done")])).tools([holding("slow", &latch), asks("act", &log)]).build().unwrap();
     let mut run = agent.thread("t").stream("go");
     let mut events = until(&mut run, |event| matches!(event, EventKind::ApprovalRequested { .. })).await;
     let id = agent.approvals().pending().await.unwrap().remove(0).id;
@@ -454,7 +465,11 @@ async fn the_turn_is_in_the_store_before_any_body_and_each_result_as_it_comes() 
                 let is_mine = |record: &RecordBody| matches!(record, RecordBody::CallExecuting { call, .. } if call == cx.call_id());
                 let begun = records.iter().any(|record| is_mine(&record.body));
                 let done = records.iter().filter(|record| matches!(record.body, RecordBody::CallDone { .. })).count();
-                told.add(format!("{} replied {} begun {begun} done {done}", cx.call_id(), records.iter().any(|record| matches!(record.body, RecordBody::ModelReplied { .. }))));
+                told.add(format!(
+                    "{} replied {} begun {begun} done {done}",
+                    cx.call_id(),
+                    records.iter().any(|record| matches!(record.body, RecordBody::ModelReplied { .. }))
+                ));
                 Ok::<_, ToolError>(1)
             }
         })
@@ -476,18 +491,21 @@ async fn the_turn_is_in_the_store_before_any_body_and_each_result_as_it_comes() 
     });
     let agent = agent(Script::new([ask, say("done")])).tool(tool).tool_concurrency(1).store(store.clone()).build().unwrap();
     let reply = agent.thread("t").send("go").await.unwrap();
-    assert_eq!(log.all(), [
-        "thread.opened run.started message.added step.started",
-        "a replied true begun true done 0",
-        "b replied true begun true done 1",
-        "c replied true begun true done 2",
-    ]);
+    assert_eq!(
+        log.all(),
+        [
+            "thread.opened run.started message.added step.started",
+            "a replied true begun true done 0",
+            "b replied true begun true done 1",
+            "c replied true begun true done 2",
+        ]
+    );
     assert_eq!(reply.usage.map(|usage| usage.total_tokens()), Some(10));
 }
 
 // ------------------------------------------------------------------------------------------------------------ snapshots
 
-// rule: sdk-tools 8.1/3, sdk-tools 8.1/4, sdk-tools 8.1/5, sdk-tools 8.1/12
+// rule: sdk-tools 8.1/2, sdk-tools 8.1/3, sdk-tools 8.1/4, sdk-tools 8.1/5, sdk-tools 8.1/12
 #[tokio::test]
 async fn the_last_snapshot_is_the_result_and_none_is_kept() {
     let store = MemoryStore::new();
@@ -539,14 +557,21 @@ async fn a_stream_holds_its_slot_to_its_end() {
         });
         Running::Stream(first.chain(last).boxed())
     });
-    let agent = agent(Script::new([same_turn(&["build", "next"]), say("done")])).tools([build, logged("next", &log)]).tool_concurrency(1).build().unwrap();
+    let agent = agent(Script::new([same_turn(&["build", "next"]), say("done")]))
+        .tools([build, logged("next", &log)])
+        .tool_concurrency(1)
+        .build()
+        .unwrap();
     let mut run = agent.stream("go");
     let mut events = until(&mut run, |event| matches!(event, EventKind::ToolPartial { .. })).await;
     latch.reached().await;
     assert_eq!(log.len(), 0, "the first snapshot does not free the slot");
     latch.release();
     events.extend(collect(run).await.0);
-    assert_eq!(brief(&events)[2..8], ["tool.start build", "tool.partial build 0", "tool.partial build 1", "tool.done build", "tool.start next", "tool.done next"]);
+    assert_eq!(
+        brief(&events)[2..8],
+        ["tool.start build", "tool.partial build 0", "tool.partial build 1", "tool.done build", "tool.start next", "tool.done next"]
+    );
 }
 
 // rule: sdk-tools 8.1/9
@@ -615,7 +640,10 @@ async fn a_thread_that_waits_can_be_cancelled_and_goes_on() {
     assert_eq!(late.code(), "TOOLWRIGHT_APPROVAL_NOT_FOUND");
     let transcript = thread.history().await.unwrap();
     transcript.check_balance().unwrap();
-    assert_eq!(failures(&transcript).iter().map(|(call, kind, ..)| (call.as_str(), kind.clone())).collect::<Vec<_>>(), [("b", ToolFailureKind::NotRun)]);
+    assert_eq!(
+        failures(&transcript).iter().map(|(call, kind, ..)| (call.as_str(), kind.clone())).collect::<Vec<_>>(),
+        [("b", ToolFailureKind::NotRun)]
+    );
     assert_eq!(thread.send("and now?").await.unwrap().text, "fine");
     assert_eq!((log.all(), script.times()), (vec!["body a".to_owned()], 2));
 }
@@ -633,7 +661,11 @@ async fn cancelling_a_thread_at_rest_does_not_stop_its_next_run() {
 #[tokio::test]
 async fn an_abort_during_the_wait_gives_the_waiting_call_its_result() {
     let (latch, log) = (Latch::default(), Log::default());
-    let agent = agent(Script::new([same_turn(&["slow", "act"])])).tools([holding("slow", &latch), asks("act", &log)]).grace(std::time::Duration::ZERO).build().unwrap();
+    let agent = agent(Script::new([same_turn(&["slow", "act"])]))
+        .tools([holding("slow", &latch), asks("act", &log)])
+        .grace(std::time::Duration::ZERO)
+        .build()
+        .unwrap();
     let mut run = agent.thread("t").stream("go");
     until(&mut run, |event| matches!(event, EventKind::ApprovalRequested { .. })).await;
     latch.reached().await;

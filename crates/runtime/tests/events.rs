@@ -48,16 +48,21 @@ async fn a_text_run_event_by_event() {
     latch.release();
     events.extend(collect(run).await.0);
     let usage = r#""promptTokens":5,"completionTokens":2,"totalTokens":7,"inputTokens":5,"outputTokens":2,"estimated":false"#;
-    let envelope = |name: &str, seq: u32, rest: &str| format!(r#"{{"type":"{name}","runId":"r1","seq":{seq},"timestamp":"2026-01-01T00:00:00.000Z","v":1,{rest}}}"#);
-    assert_eq!(written(&events), [
-        envelope("run.start", 0, r#""position":2,"agentName":"agent""#),
-        envelope("step.start", 1, r#""position":4,"step":1"#),
-        envelope("text.delta", 2, r#""text":"Hel""#),
-        envelope("text.delta", 3, r#""text":"lo""#),
-        envelope("text.done", 4, r#""position":5,"text":"Hello""#),
-        envelope("step.done", 5, &format!(r#""position":6,"step":1,"finishReason":"stop","usage":{{{usage}}}"#)),
-        envelope("run.done", 6, &format!(r#""position":7,"finishReason":"stop","text":"Hello","usage":{{{usage},"modelCalls":1}}"#)),
-    ]);
+    let envelope = |name: &str, seq: u32, rest: &str| {
+        format!(r#"{{"type":"{name}","runId":"r1","seq":{seq},"timestamp":"2026-01-01T00:00:00.000Z","v":1,{rest}}}"#)
+    };
+    assert_eq!(
+        written(&events),
+        [
+            envelope("run.start", 0, r#""position":2,"agentName":"agent""#),
+            envelope("step.start", 1, r#""position":4,"step":1"#),
+            envelope("text.delta", 2, r#""text":"Hel""#),
+            envelope("text.delta", 3, r#""text":"lo""#),
+            envelope("text.done", 4, r#""position":5,"text":"Hello""#),
+            envelope("step.done", 5, &format!(r#""position":6,"step":1,"finishReason":"stop","usage":{{{usage}}}"#)),
+            envelope("run.done", 6, &format!(r#""position":7,"finishReason":"stop","text":"Hello","usage":{{{usage},"modelCalls":1}}"#)),
+        ]
+    );
     // What is written is an event again, and the same one.
     for event in &events {
         let value = serde_json::to_value(event).unwrap();
@@ -90,25 +95,28 @@ async fn a_tool_run_in_its_order() {
     let agent = agent(Script::new([thinking(), say("done")])).tool(echo("act")).tool_concurrency(1).build().unwrap();
     let (events, reply) = go(&agent).await;
     let order: Vec<String> = brief(&events).into_iter().filter(|event| event != "tool.input.delta").collect();
-    assert_eq!(order, [
-        "run.start",
-        "step.start 1",
-        "reasoning.start",
-        "reasoning.delta",
-        "reasoning.done They want two.",
-        "text.delta",
-        "text.done Let me see.",
-        "tool.start a",
-        "tool.done a",
-        "tool.start b",
-        "tool.done b",
-        "step.done 1 tool_calls",
-        "step.start 2",
-        "text.delta",
-        "text.done done",
-        "step.done 2 stop",
-        "run.done stop",
-    ]);
+    assert_eq!(
+        order,
+        [
+            "run.start",
+            "step.start 1",
+            "reasoning.start",
+            "reasoning.delta",
+            "reasoning.done They want two.",
+            "text.delta",
+            "text.done Let me see.",
+            "tool.start a",
+            "tool.done a",
+            "tool.start b",
+            "tool.done b",
+            "step.done 1 tool_calls",
+            "step.start 2",
+            "text.delta",
+            "text.done done",
+            "step.done 2 stop",
+            "run.done stop",
+        ]
+    );
     for (at, event) in events.iter().enumerate() {
         assert_eq!(event.seq, at as u64);
         if let EventKind::TextDelta { text } | EventKind::TextDone { text } = &event.kind {
@@ -121,7 +129,11 @@ async fn a_tool_run_in_its_order() {
 // rule: sdk-runtime EV-8
 #[tokio::test]
 async fn the_text_of_a_run_has_no_reasoning() {
-    let items = vec![Item::Reasoning { text: "Hm.".to_owned(), signature: None, provenance: None, encrypted: None }, Item::text("Yes."), Item::text(" Sure.")];
+    let items = vec![
+        Item::Reasoning { text: "Hm.".to_owned(), signature: None, provenance: None, encrypted: None },
+        Item::text("Yes."),
+        Item::text(" Sure."),
+    ];
     let agent = agent(Script::new([items_of(items, FinishReason::Stop)])).build().unwrap();
     let (events, reply) = go(&agent).await;
     assert_eq!(reply.unwrap().text, "Yes. Sure.");
@@ -132,7 +144,12 @@ async fn the_text_of_a_run_has_no_reasoning() {
 async fn who_reads_the_journal_sees_what_who_watched_saw() {
     let store = MemoryStore::new();
     let script = Script::new([thinking(), calls([("c", "broken", "{}")]), say("done")]);
-    let agent = agent(script).tools([echo("act"), failing("broken", ToolError::new("no"))]).tool_concurrency(1).store(store.clone()).build().unwrap();
+    let agent = agent(script)
+        .tools([echo("act"), failing("broken", ToolError::new("no"))])
+        .tool_concurrency(1)
+        .store(store.clone())
+        .build()
+        .unwrap();
     let thread = agent.thread("t");
     let (events, _) = collect(thread.stream("go")).await;
     let live: Vec<String> = brief(&events).into_iter().filter(|event| event != "tool.input.delta").collect();
@@ -140,7 +157,14 @@ async fn who_reads_the_journal_sees_what_who_watched_saw() {
         .await
         .iter()
         .flat_map(|record| project(record))
-        .map(|kind| Event { run_id: RunId::new("r1"), seq: 0, timestamp: toolwright_core::Timestamp(0), position: None, subagent: None, kind })
+        .map(|kind| Event {
+            run_id: RunId::new("r1"),
+            seq: 0,
+            timestamp: toolwright_core::Timestamp(0),
+            position: None,
+            subagent: None,
+            kind,
+        })
         .collect();
     assert_eq!(brief(&read), live);
     // Every durable event says where it stands.
@@ -155,7 +179,8 @@ async fn who_reads_the_journal_sees_what_who_watched_saw() {
 // rule: sdk-tools 34/5
 #[tokio::test]
 async fn a_failed_run_ends_with_error_and_then_run_done() {
-    let answer: Answer = Box::new(|_| stream::iter([Ok(ModelEvent::TextDelta("Hel".to_owned())), Err(ModelError::new("test", "the wire broke"))]).boxed());
+    let answer: Answer =
+        Box::new(|_| stream::iter([Ok(ModelEvent::TextDelta("Hel".to_owned())), Err(ModelError::new("test", "the wire broke"))]).boxed());
     let agent = agent(Script::new([answer])).build().unwrap();
     let thread = agent.thread("t");
     let (events, reply) = collect(thread.stream("go")).await;
@@ -201,25 +226,33 @@ async fn a_call_starts_once_over_its_pause() {
         let tool = Tool::new("act", "Acts.").needs_approval().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap();
         let agent = agent(Script::new([calls([("c1", "act", r#"{"n":1}"#)]), say("done")])).tool(tool).build().unwrap();
         let (paused, reply) = collect(agent.thread("t").stream("go")).await;
-        assert_eq!(brief(&paused), [
-            "run.start",
-            "step.start 1",
-            "tool.start c1",
-            "approval.requested c1",
-            "step.done 1 awaiting-approval",
-            "run.done awaiting-approval",
-        ]);
-        let asked = paused.iter().find(|event| event.kind.type_name() == "approval.requested").map(|event| serde_json::to_value(event).unwrap()).unwrap();
+        assert_eq!(
+            brief(&paused),
+            [
+                "run.start",
+                "step.start 1",
+                "tool.start c1",
+                "approval.requested c1",
+                "step.done 1 awaiting-approval",
+                "run.done awaiting-approval",
+            ]
+        );
+        let asked = paused
+            .iter()
+            .find(|event| event.kind.type_name() == "approval.requested")
+            .map(|event| serde_json::to_value(event).unwrap())
+            .unwrap();
         let pending = &reply.unwrap().pending[0];
-        assert_eq!((&asked["approvalId"], &asked["toolCallId"], &asked["toolName"], &asked["args"]), (
-            &json!(pending.id),
-            &json!("c1"),
-            &json!("act"),
-            &json!({ "n": 1 })
-        ));
+        assert_eq!(
+            (&asked["approvalId"], &asked["toolCallId"], &asked["toolName"], &asked["args"]),
+            (&json!(pending.id), &json!("c1"), &json!("act"), &json!({ "n": 1 }))
+        );
         agent.approvals().decide(&pending.id, decision).await.unwrap();
         let (resumed, _) = collect(agent.thread("t").resume_stream()).await;
-        assert_eq!(brief(&resumed), ["run.start", "tool.resume c1", end, "step.start 2", "text.delta", "text.done done", "step.done 2 stop", "run.done stop"]);
+        assert_eq!(
+            brief(&resumed),
+            ["run.start", "tool.resume c1", end, "step.start 2", "text.delta", "text.done done", "step.done 2 stop", "run.done stop"]
+        );
         assert_eq!(resumed.iter().map(|event| event.seq).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
     }
 }
@@ -235,10 +268,14 @@ async fn at_rest(store: &MemoryStore, thread: &toolwright_core::ThreadId) {
 async fn a_slow_reader_stops_nobody_and_gets_merged_deltas_and_all_that_is_durable() {
     const MANY: u64 = 20_000;
     let store = MemoryStore::new();
-    let chatty = with_body(Tool::new("chatty", "Chats."), |_| Running::Stream(stream::iter((0..MANY).map(|n| Ok(json!({ "n": n })))).boxed()));
+    let chatty =
+        with_body(Tool::new("chatty", "Chats."), |_| Running::Stream(stream::iter((0..MANY).map(|n| Ok(json!({ "n": n })))).boxed()));
     let mut talks: Vec<ModelEvent> = (0..MANY).map(|_| ModelEvent::TextDelta("é".to_owned())).collect();
     let text = "é".repeat(MANY as usize);
-    talks.push(ModelEvent::Done(reply(vec![Item::text(text.clone()), Item::ToolCall(call_item("c1", "chatty", "{}"))], FinishReason::ToolCalls)));
+    talks.push(ModelEvent::Done(reply(
+        vec![Item::text(text.clone()), Item::ToolCall(call_item("c1", "chatty", "{}"))],
+        FinishReason::ToolCalls,
+    )));
     let agent = agent(Script::new([stream_of(talks), say("done")])).tool(chatty).store(store.clone()).build().unwrap();
     let thread = agent.thread("t");
     let run = thread.stream("go");
@@ -246,19 +283,23 @@ async fn a_slow_reader_stops_nobody_and_gets_merged_deltas_and_all_that_is_durab
     within(at_rest(&store, thread.id().unwrap())).await;
     let (events, reply) = collect(run).await;
     reply.unwrap();
-    let durable: Vec<String> = brief(&events).into_iter().filter(|event| !event.ends_with("delta") && !event.starts_with("tool.partial")).collect();
-    assert_eq!(durable, [
-        "run.start".to_owned(),
-        "step.start 1".to_owned(),
-        format!("text.done {text}"),
-        "tool.start c1".to_owned(),
-        "tool.done c1".to_owned(),
-        "step.done 1 tool_calls".to_owned(),
-        "step.start 2".to_owned(),
-        "text.done done".to_owned(),
-        "step.done 2 stop".to_owned(),
-        "run.done stop".to_owned(),
-    ]);
+    let durable: Vec<String> =
+        brief(&events).into_iter().filter(|event| !event.ends_with("delta") && !event.starts_with("tool.partial")).collect();
+    assert_eq!(
+        durable,
+        [
+            "run.start".to_owned(),
+            "step.start 1".to_owned(),
+            format!("text.done {text}"),
+            "tool.start c1".to_owned(),
+            "tool.done c1".to_owned(),
+            "step.done 1 tool_calls".to_owned(),
+            "step.start 2".to_owned(),
+            "text.done done".to_owned(),
+            "step.done 2 stop".to_owned(),
+            "run.done stop".to_owned(),
+        ]
+    );
     let deltas: String = events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -282,7 +323,11 @@ async fn a_slow_reader_stops_nobody_and_gets_merged_deltas_and_all_that_is_durab
 #[tokio::test]
 async fn leaving_a_stream_detaches_from_the_run() {
     let (store, latch) = (MemoryStore::new(), Latch::default());
-    let agent = agent(Script::new([calls([("c1", "slow", "{}")]), say("done")])).tool(holding("slow", &latch)).store(store.clone()).build().unwrap();
+    let agent = agent(Script::new([calls([("c1", "slow", "{}")]), say("done")]))
+        .tool(holding("slow", &latch))
+        .store(store.clone())
+        .build()
+        .unwrap();
     let thread = agent.thread("t");
     let mut run = thread.stream("go");
     until(&mut run, |event| matches!(event, EventKind::ToolStart { .. })).await;
@@ -302,7 +347,12 @@ async fn leaving_a_stream_detaches_from_the_run() {
 async fn a_run_goes_on_without_being_polled_and_may_be_stopped_when_nobody_reads() {
     let latch = Latch::default();
     let store = MemoryStore::new();
-    let agent = agent(Script::new([calls([("c1", "slow", "{}")])])).tool(holding("slow", &latch)).grace(std::time::Duration::ZERO).store(store.clone()).build().unwrap();
+    let agent = agent(Script::new([calls([("c1", "slow", "{}")])]))
+        .tool(holding("slow", &latch))
+        .grace(std::time::Duration::ZERO)
+        .store(store.clone())
+        .build()
+        .unwrap();
     let thread = agent.thread("t");
     let canceller = thread.stream("go").canceller();
     latch.reached().await;
@@ -321,19 +371,27 @@ async fn a_resumed_run_is_shown_from_its_start() {
     first.thread("t").send("go").await.unwrap();
     let records = journal(&store, &id).await;
     let cut = records.iter().rposition(|record| matches!(record.body, toolwright_core::RecordBody::CallExecuting { .. })).unwrap();
-    let second = agent(Script::new([say("done")])).tool(echo("act")).tool_concurrency(1).store(store_of(&id, &records[..=cut]).await).build().unwrap();
+    let second = agent(Script::new([say("done")]))
+        .tool(echo("act"))
+        .tool_concurrency(1)
+        .store(store_of(&id, &records[..=cut]).await)
+        .build()
+        .unwrap();
     let (events, _) = collect(second.thread("t").resume_stream()).await;
-    assert_eq!(brief(&events)[..8], [
-        "run.start",
-        "step.start 1",
-        "tool.start a",
-        "tool.done a",
-        "tool.start b",
-        // The interrupted body begins anew.
-        "tool.start b",
-        "tool.done b",
-        "step.done 1 tool_calls",
-    ]);
+    assert_eq!(
+        brief(&events)[..8],
+        [
+            "run.start",
+            "step.start 1",
+            "tool.start a",
+            "tool.done a",
+            "tool.start b",
+            // The interrupted body begins anew.
+            "tool.start b",
+            "tool.done b",
+            "step.done 1 tool_calls",
+        ]
+    );
     let shown: Vec<Value> = events
         .iter()
         .filter_map(|event| match &event.kind {

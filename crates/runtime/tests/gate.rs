@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::*;
 use serde_json::{Value, json};
 use toolwright_core::{
-    ApprovalId, ArgsState, Decision, EventKind, FinishReason, GuardrailTrip, Item, Outcome, Part, ThreadId, ToolFailure, ToolFailureKind, ToolOutput,
+    ApprovalId, ArgsState, Decision, EventKind, FinishReason, GuardrailTrip, Item, Outcome, Part, ThreadId, ToolFailure, ToolFailureKind,
+    ToolOutput,
 };
 use toolwright_runtime::{AgentError, Check, MemoryStore, StageKind};
 use toolwright_tool::{ApprovalOutcome, Identity, Tool, ToolError};
@@ -60,7 +61,8 @@ async fn every_path_to_a_body_has_the_same_stages_in_the_same_order() {
     assert_eq!(log.take(), order);
     waits.approvals().decide(&reply.pending[0].id, Decision::approve()).await.unwrap();
     waits.thread(reply.thread_id.as_str()).resume().await.unwrap();
-    let again: Vec<String> = order.iter().map(|stage| format!("{stage} again")).chain(["body c1".to_owned(), "after hook".to_owned()]).collect();
+    let again: Vec<String> =
+        order.iter().map(|stage| format!("{stage} again")).chain(["body c1".to_owned(), "after hook".to_owned()]).collect();
     assert_eq!(log.take(), again);
 }
 
@@ -169,7 +171,9 @@ async fn an_unknown_tool_is_a_result_that_names_the_closest() {
 // case: field-reports 166
 #[tokio::test]
 async fn a_model_that_calls_unknown_tools_for_ever_ends_by_the_rules() {
-    let model = Answers::new(|request| reply(vec![Item::ToolCall(call_item(&format!("c{}", request.step), "nothing", "{}"))], FinishReason::ToolCalls));
+    let model = Answers::new(|request| {
+        reply(vec![Item::ToolCall(call_item(&format!("c{}", request.step), "nothing", "{}"))], FinishReason::ToolCalls)
+    });
     let agent = agent(model.clone()).tool(echo("something")).max_steps(4).build().unwrap();
     let reply = go(&agent).await.1.unwrap();
     assert_eq!((reply.finish_reason, reply.steps, model.steps()), (FinishReason::MaxSteps, 4, vec![1, 2, 3, 4]));
@@ -199,7 +203,10 @@ async fn a_refusal_stands_whatever_comes_after_it() {
         let reply = go(&builder.build().unwrap()).await.1.unwrap();
         assert_eq!(log.len(), 0, "{denies:?}");
         let value = value(&results(&reply.messages)[0]);
-        assert_eq!((value["kind"].as_str(), value["error"].as_str(), value["reason"].as_str()), (Some("denied"), Some("ToolDeniedError"), Some("at night")));
+        assert_eq!(
+            (value["kind"].as_str(), value["error"].as_str(), value["reason"].as_str()),
+            (Some("denied"), Some("ToolDeniedError"), Some("at night"))
+        );
         assert_eq!(value["message"], "`act` was denied: at night");
     }
 }
@@ -255,7 +262,10 @@ async fn what_a_hook_or_guardrail_rewrites_is_read_again_and_seen_by_all_that_fo
     let agent = agent(Script::new([calls([("c1", "act", r#"{"n":1}"#)]), say("done")]))
         .tool(tool)
         // A repair counts here as it does for the model's own text.
-        .stage(StageKind::Hook, says("adds", |call| Ok(if call.resumed_after_approval { Check::Pass } else { Check::Rewrite(json!({ "n": "2" })) })))
+        .stage(
+            StageKind::Hook,
+            says("adds", |call| Ok(if call.resumed_after_approval { Check::Pass } else { Check::Rewrite(json!({ "n": "2" })) })),
+        )
         .stage(
             StageKind::Rule,
             says("rule", move |call| {
@@ -298,7 +308,10 @@ async fn a_hook_that_changes_what_was_approved_is_refused() {
     let log = Log::default();
     let agent = agent(Script::new([calls([("c1", "act", r#"{"n":1}"#)]), say("done")]))
         .tool(logged_with(Tool::new("act", "Acts.").needs_approval(), &log))
-        .stage(StageKind::Hook, says("late", |call| Ok(if call.resumed_after_approval { Check::Rewrite(json!({ "n": 2 })) } else { Check::Pass })))
+        .stage(
+            StageKind::Hook,
+            says("late", |call| Ok(if call.resumed_after_approval { Check::Rewrite(json!({ "n": 2 })) } else { Check::Pass })),
+        )
         .build()
         .unwrap();
     let waits = agent.send("go").await.unwrap();
@@ -333,7 +346,10 @@ async fn a_post_call_hook_sees_every_end_and_may_replace_it() {
         .tool(echo("works"))
         .tool(failing("breaks", ToolError::new("no")))
         .tool(echo("refused"))
-        .stage(StageKind::Rule, says("no", |call| Ok(if call.spec.name.as_str() == "refused" { Check::Deny(Some("why".to_owned())) } else { Check::Pass })))
+        .stage(
+            StageKind::Rule,
+            says("no", |call| Ok(if call.spec.name.as_str() == "refused" { Check::Deny(Some("why".to_owned())) } else { Check::Pass })),
+        )
         .stage(
             StageKind::Hook,
             afterwards("watch", move |outcome| {
@@ -343,7 +359,11 @@ async fn a_post_call_hook_sees_every_end_and_may_replace_it() {
                 });
                 // A failure built by hand has the shape of one that the gate makes.
                 let by_hand = || Some(Outcome::failed(ToolFailure::denied("refused", Some("why".to_owned()))));
-                Ok(if matches!(outcome, Outcome::Failed { failure } if failure.kind == ToolFailureKind::Execution) { by_hand() } else { None })
+                Ok(if matches!(outcome, Outcome::Failed { failure } if failure.kind == ToolFailureKind::Execution) {
+                    by_hand()
+                } else {
+                    None
+                })
             }),
         )
         .build()
@@ -364,7 +384,8 @@ async fn a_post_call_hook_sees_every_end_and_may_replace_it() {
 // rule: sdk-tools 36/5, sdk-tools 3.2/6
 #[tokio::test]
 async fn a_policy_or_rule_that_fails_is_a_failed_call_and_never_a_yes() {
-    let failing_policy = Tool::new("act", "Acts.").needs_approval_if(|_| async { Err::<bool, _>(ToolError::new("no tenant").named("TenantError")) });
+    let failing_policy =
+        Tool::new("act", "Acts.").needs_approval_if(|_| async { Err::<bool, _>(ToolError::new("no tenant").named("TenantError")) });
     let panicking_policy = Tool::new("act", "Acts.").needs_approval_if(|_| async { if true { panic!("no tenant") } else { Ok(false) } });
     for (policy, error) in [(failing_policy, "TenantError"), (panicking_policy, "PanicError")] {
         let log = Log::default();
@@ -397,7 +418,10 @@ async fn a_hook_that_throws_ends_the_run_and_leaves_it_balanced() {
         .unwrap();
     let (events, reply) = collect(agent.thread("t").stream("go")).await;
     let error = reply.unwrap_err();
-    assert_eq!((error.code(), error.to_string().as_str()), ("TOOLWRIGHT_AGENT_EXECUTION_FAILED", "the hook `audit` failed: the disk is full"));
+    assert_eq!(
+        (error.code(), error.to_string().as_str()),
+        ("TOOLWRIGHT_AGENT_EXECUTION_FAILED", "the hook `audit` failed: the disk is full")
+    );
     assert!(!error.is_usage());
     assert_eq!(log.len(), 0);
     let all = brief(&events);
@@ -414,7 +438,10 @@ async fn a_post_call_hook_that_throws_loses_no_result() {
     let calls_of: Vec<Item> = (0..13).map(|n| Item::ToolCall(call_item(&format!("c{n}"), "act", "{}"))).collect();
     let agent = agent(Script::new([items_of(calls_of, FinishReason::ToolCalls)]))
         .tool(echo("act"))
-        .stage(StageKind::Hook, afterwards("late", move |_| if count.fetch_add(1, Ordering::SeqCst) == 3 { Err(ToolError::new("no")) } else { Ok(None) }))
+        .stage(
+            StageKind::Hook,
+            afterwards("late", move |_| if count.fetch_add(1, Ordering::SeqCst) == 3 { Err(ToolError::new("no")) } else { Ok(None) }),
+        )
         .build()
         .unwrap();
     let thread = agent.thread("t");
@@ -443,21 +470,27 @@ async fn a_guardrail_ends_the_run_and_every_call_has_its_result() {
     let log = Log::default();
     let trip = |call: &toolwright_runtime::GateCall<'_>| {
         Ok(if call.cx.call_id().as_str() == "c2" {
-            Check::EndRun(GuardrailTrip { name: "pii".to_owned(), kind: "tool".to_owned(), reason: "an address".to_owned(), tool_name: Some("act".to_owned()) })
+            Check::EndRun(GuardrailTrip {
+                name: "pii".to_owned(),
+                kind: "tool".to_owned(),
+                reason: "an address".to_owned(),
+                tool_name: Some("act".to_owned()),
+            })
         } else {
             Check::Pass
         })
     };
     let script = Script::new([calls([("c1", "act", "{}"), ("c2", "act", "{}"), ("c3", "act", "{}")])]);
-    let agent = agent(script.clone()).tool(logged("act", &log)).tool_concurrency(1).stage(StageKind::Guardrail, says("pii", trip)).build().unwrap();
+    let agent =
+        agent(script.clone()).tool(logged("act", &log)).tool_concurrency(1).stage(StageKind::Guardrail, says("pii", trip)).build().unwrap();
     let (events, reply) = go(&agent).await;
     let reply = reply.unwrap();
     assert_eq!((reply.finish_reason, script.times(), log.all()), (FinishReason::Guardrail, 1, vec!["body c1".to_owned()]));
     assert_eq!(reply.guardrail.unwrap().name, "pii");
-    assert_eq!(failures(&reply.messages).iter().map(|(call, kind, ..)| (call.as_str(), kind.clone())).collect::<Vec<_>>(), [
-        ("c2", ToolFailureKind::NotRun),
-        ("c3", ToolFailureKind::NotRun)
-    ]);
+    assert_eq!(
+        failures(&reply.messages).iter().map(|(call, kind, ..)| (call.as_str(), kind.clone())).collect::<Vec<_>>(),
+        [("c2", ToolFailureKind::NotRun), ("c3", ToolFailureKind::NotRun)]
+    );
     let all = brief(&events);
     assert_eq!(all[all.len() - 3..], ["tool.error c2 ToolNotRunError", "step.done 1 guardrail", "run.done guardrail"]);
     assert_eq!(all.iter().filter(|event| *event == "guardrail.tripped pii").count(), 1);
@@ -489,7 +522,10 @@ async fn a_failed_body_is_a_result_of_one_shape_with_a_bounded_message() {
         _ => None,
     });
     let told = told.unwrap();
-    assert_eq!((told.name.as_str(), told.message.as_str(), told.code.as_deref()), ("RangeError", message, Some("TOOLWRIGHT_TOOL_EXECUTION_FAILED")));
+    assert_eq!(
+        (told.name.as_str(), told.message.as_str(), told.code.as_deref()),
+        ("RangeError", message, Some("TOOLWRIGHT_TOOL_EXECUTION_FAILED"))
+    );
 }
 
 // rule: sdk-runtime GATE-4
@@ -511,10 +547,21 @@ async fn no_failure_that_a_model_reads_has_a_code_or_a_link() {
     let strict = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     let agent = agent(Script::new([items_of(items, FinishReason::ToolCalls)]))
         .tool(failing("breaks", ToolError::new("no")))
-        .tool(Tool::new("panics", "Panics.").run_json(|args, _| async move { if true { panic!("oh") } else { Ok::<_, ToolError>(args) } }).unwrap())
+        .tool(
+            Tool::new("panics", "Panics.")
+                .run_json(|args, _| async move { if true { panic!("oh") } else { Ok::<_, ToolError>(args) } })
+                .unwrap(),
+        )
         .tool(echo("denied"))
-        .tool(Tool::from_schema("strict", "Is strict.", strict).unwrap().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap())
-        .tool(Tool::new("boxed", "Needs a sandbox.").requires_sandbox(None).run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap())
+        .tool(
+            Tool::from_schema("strict", "Is strict.", strict).unwrap().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap(),
+        )
+        .tool(
+            Tool::new("boxed", "Needs a sandbox.")
+                .requires_sandbox(None)
+                .run_json(|args, _| async move { Ok::<_, ToolError>(args) })
+                .unwrap(),
+        )
         .tool(failing("ends", ToolError::propagate(ToolError::new("all over"))))
         .stage(StageKind::Rule, says("no", |call| Ok(if call.spec.name.as_str() == "denied" { Check::Deny(None) } else { Check::Pass })))
         .build()
@@ -536,10 +583,13 @@ async fn a_tool_for_a_sandbox_without_a_body_for_one_does_not_run() {
     let heard = all.clone();
     let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")]))
         .tool(logged_with(Tool::new("act", "Acts.").requires_sandbox(None), &log))
-        .stage(StageKind::Hook, afterwards("watch", move |_| {
-            heard.add("heard");
-            Ok(None)
-        }))
+        .stage(
+            StageKind::Hook,
+            afterwards("watch", move |_| {
+                heard.add("heard");
+                Ok(None)
+            }),
+        )
         .build()
         .unwrap();
     let (events, reply) = go(&agent).await;
@@ -557,7 +607,10 @@ async fn a_tool_for_a_sandbox_without_a_body_for_one_does_not_run() {
 #[tokio::test]
 async fn a_rejected_call_and_an_approved_one_that_fails_have_the_one_shape() {
     let script = Script::new([calls([("c1", "act", "{}"), ("c2", "act", "{}")]), say("done")]);
-    let tool = Tool::new("act", "Acts.").needs_approval().run_json(|_, _| async { Err::<Value, _>(ToolError::new("it broke").named("IoError")) }).unwrap();
+    let tool = Tool::new("act", "Acts.")
+        .needs_approval()
+        .run_json(|_, _| async { Err::<Value, _>(ToolError::new("it broke").named("IoError")) })
+        .unwrap();
     let agent = agent(script).tool(tool).build().unwrap();
     let waits = agent.send("go").await.unwrap();
     let pending = &waits.pending;
@@ -566,11 +619,11 @@ async fn a_rejected_call_and_an_approved_one_that_fails_have_the_one_shape() {
     let (events, reply) = collect(agent.thread(waits.thread_id.as_str()).resume_stream()).await;
     let results = results(&reply.unwrap().messages);
     let (rejected, broken) = (value(&results[0]), value(&results[1]));
-    assert_eq!((&rejected["kind"], &rejected["error"], &rejected["note"]), (&json!("rejected"), &json!("ToolRejectedError"), &json!("not today")));
     assert_eq!(
-        broken,
-        json!({ "error": "IoError", "toolName": "act", "message": "it broke", "kind": "execution", "toolCallId": "c2" })
+        (&rejected["kind"], &rejected["error"], &rejected["note"]),
+        (&json!("rejected"), &json!("ToolRejectedError"), &json!("not today"))
     );
+    assert_eq!(broken, json!({ "error": "IoError", "toolName": "act", "message": "it broke", "kind": "execution", "toolCallId": "c2" }));
     assert_eq!((results[0].approved, results[1].approved), (false, true));
     let told = brief(&events);
     assert!(told.contains(&"tool.error c1 ToolRejectedError".to_owned()) && told.contains(&"tool.error c2 IoError".to_owned()), "{told:?}");
@@ -648,10 +701,13 @@ async fn a_result_is_json_in_the_transcript_and_on_events() {
         list: Vec<Option<u8>>,
     }
     let tool = Tool::new("read", "Reads.")
-        .run_json(|_, _| async { Ok::<_, ToolError>(Reading { at: std::net::Ipv4Addr::LOCALHOST, celsius: f64::NAN, list: vec![Some(1), None] }) })
+        .run_json(|_, _| async {
+            Ok::<_, ToolError>(Reading { at: std::net::Ipv4Addr::LOCALHOST, celsius: f64::NAN, list: vec![Some(1), None] })
+        })
         .unwrap();
     let nothing = Tool::new("nothing", "Gives nothing.").run_json(|_, _| async { Ok::<_, ToolError>(()) }).unwrap();
-    let agent = agent(Script::new([calls([("c1", "read", "{}"), ("c2", "nothing", "{}")]), say("done")])).tool(tool).tool(nothing).build().unwrap();
+    let agent =
+        agent(Script::new([calls([("c1", "read", "{}"), ("c2", "nothing", "{}")]), say("done")])).tool(tool).tool(nothing).build().unwrap();
     let (events, reply) = go(&agent).await;
     let results = results(&reply.unwrap().messages);
     assert_eq!(results[0].text(), r#"{"at":"127.0.0.1","celsius":null,"list":[1,null]}"#);
@@ -668,7 +724,9 @@ async fn a_result_is_json_in_the_transcript_and_on_events() {
 
 #[tokio::test]
 async fn people_may_be_shown_something_else_than_the_model_reads() {
-    let tool = Tool::new("chart", "Draws.").run_json(|_, _| async { Ok::<_, ToolError>(ToolOutput::text("12 sales").shown_as(json!({ "bars": [12] }))) }).unwrap();
+    let tool = Tool::new("chart", "Draws.")
+        .run_json(|_, _| async { Ok::<_, ToolError>(ToolOutput::text("12 sales").shown_as(json!({ "bars": [12] }))) })
+        .unwrap();
     let agent = agent(Script::new([calls([("c1", "chart", "{}")]), say("done")])).tool(tool).build().unwrap();
     let (events, reply) = go(&agent).await;
     assert_eq!(results(&reply.unwrap().messages)[0].text(), "12 sales");
@@ -681,9 +739,14 @@ async fn every_result_is_bounded_at_a_character_and_says_so() {
     let text = Tool::new("text", "Is long.").run_json(|_, _| async { Ok::<_, ToolError>(ToolOutput::text("é".repeat(500))) }).unwrap();
     let object = Tool::new("object", "Is long.").run_json(|_, _| async { Ok::<_, ToolError>(json!({ "a": "x".repeat(500) })) }).unwrap();
     let parts = Tool::new("parts", "Is long.")
-        .run_json(|_, _| async { Ok::<_, ToolError>(ToolOutput::of(vec![Part::text("x".repeat(60)), Part::Json { value: json!(1) }, Part::text("y".repeat(60))])) })
+        .run_json(|_, _| async {
+            Ok::<_, ToolError>(ToolOutput::of(vec![Part::text("x".repeat(60)), Part::Json { value: json!(1) }, Part::text("y".repeat(60))]))
+        })
         .unwrap();
-    let own = Tool::new("own", "Has its own bound.").result_limit(10).run_json(|_, _| async { Ok::<_, ToolError>(ToolOutput::text("x".repeat(50))) }).unwrap();
+    let own = Tool::new("own", "Has its own bound.")
+        .result_limit(10)
+        .run_json(|_, _| async { Ok::<_, ToolError>(ToolOutput::text("x".repeat(50))) })
+        .unwrap();
     let small = Tool::new("small", "Is short.").run_json(|_, _| async { Ok::<_, ToolError>(json!({ "a": 1 })) }).unwrap();
     let cached = echo("cached");
     let names = ["text", "object", "parts", "own", "small", "cached"];
@@ -701,7 +764,10 @@ async fn every_result_is_bounded_at_a_character_and_says_so() {
         .build()
         .unwrap();
     let results = results(&go(&agent).await.1.unwrap().messages);
-    assert_eq!(value(&results[0]), json!(format!("{}\n[cut: 100 of 500 characters are shown; ask for less, or for a part]", "é".repeat(100))));
+    assert_eq!(
+        value(&results[0]),
+        json!(format!("{}\n[cut: 100 of 500 characters are shown; ask for less, or for a part]", "é".repeat(100)))
+    );
     assert!(results[1].text().starts_with(r#"{"a":"xxx"#) && results[1].text().contains("[cut: 100 of 508 characters are shown;"));
     assert_eq!(results[2].parts[..2], [Part::text("x".repeat(60)), Part::Json { value: json!(1) }]);
     assert!(results[2].text().contains("[cut: 39 of 60 characters are shown;"), "{}", results[2].text());
@@ -713,15 +779,21 @@ async fn every_result_is_bounded_at_a_character_and_says_so() {
 #[tokio::test]
 async fn a_limit_of_calls_is_kept_for_the_run() {
     let log = Log::default();
-    let script = Script::new([calls([("c1", "act", "{}"), ("c2", "act", "{}")]), calls([("c3", "act", "{}")]), say("done"), calls([("c4", "act", "{}")]), say("done")]);
+    let script = Script::new([
+        calls([("c1", "act", "{}"), ("c2", "act", "{}")]),
+        calls([("c3", "act", "{}")]),
+        say("done"),
+        calls([("c4", "act", "{}")]),
+        say("done"),
+    ]);
     let agent = agent(script).tool(logged_with(Tool::new("act", "Acts.").max_calls(1), &log)).build().unwrap();
     let thread = agent.thread("t");
     let reply = thread.send("go").await.unwrap();
     let refused = failures(&reply.messages);
-    assert_eq!(refused.iter().map(|(call, kind, ..)| (call.as_str(), kind.clone())).collect::<Vec<_>>(), [
-        ("c2", ToolFailureKind::Denied),
-        ("c3", ToolFailureKind::Denied)
-    ]);
+    assert_eq!(
+        refused.iter().map(|(call, kind, ..)| (call.as_str(), kind.clone())).collect::<Vec<_>>(),
+        [("c2", ToolFailureKind::Denied), ("c3", ToolFailureKind::Denied)]
+    );
     assert_eq!(refused[0].3, "`act` was denied: its limit of 1 call a run is reached");
     // The next run has its own count.
     thread.send("again").await.unwrap();
@@ -761,7 +833,10 @@ async fn missing_and_repeated_ids_lose_no_call() {
     // The provider's own id stands beside ours.
     let results = results(&reply.messages);
     assert_eq!(results.iter().map(|result| result.call_id.as_str()).collect::<Vec<_>>(), ids);
-    assert_eq!(results.iter().map(|result| result.provider_id.as_deref()).collect::<Vec<_>>(), [Some("x"), Some("x"), None, Some("  "), Some("x"), None]);
+    assert_eq!(
+        results.iter().map(|result| result.provider_id.as_deref()).collect::<Vec<_>>(),
+        [Some("x"), Some("x"), None, Some("  "), Some("x"), None]
+    );
 }
 
 // rule: sdk-tools 3.1/8
@@ -816,7 +891,14 @@ async fn edited_arguments_are_validated_and_shown_where_the_call_goes_on() {
 #[tokio::test]
 async fn a_second_decision_is_refused_with_the_name_of_the_first() {
     let store = MemoryStore::new();
-    let make = |script| agent(script).tool(echo("other")).tool(Tool::new("act", "Acts.").needs_approval().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap()).store(store.clone()).build().unwrap();
+    let make = |script| {
+        agent(script)
+            .tool(echo("other"))
+            .tool(Tool::new("act", "Acts.").needs_approval().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap())
+            .store(store.clone())
+            .build()
+            .unwrap()
+    };
     let first = make(Script::new([calls([("c1", "act", "{}")])]));
     let waits = first.thread("t").send("go").await.unwrap();
     let id = &waits.pending[0].id;
@@ -839,7 +921,12 @@ async fn a_deny_rule_made_while_the_call_waited_still_denies() {
     let log = Log::default();
     let make = |script, deny: bool| {
         let rule = says("rule", move |_| Ok(if deny { Check::Deny(None) } else { Check::Pass }));
-        agent(script).tool(logged_with(Tool::new("act", "Acts.").needs_approval(), &log)).stage(StageKind::Rule, rule).store(store.clone()).build().unwrap()
+        agent(script)
+            .tool(logged_with(Tool::new("act", "Acts.").needs_approval(), &log))
+            .stage(StageKind::Rule, rule)
+            .store(store.clone())
+            .build()
+            .unwrap()
     };
     let waits = make(Script::new([calls([("c1", "act", "{}")])]), false).thread("t").send("go").await.unwrap();
     let later = make(Script::new([say("done")]), true);
@@ -850,10 +937,14 @@ async fn a_deny_rule_made_while_the_call_waited_still_denies() {
 
 #[tokio::test]
 async fn what_wrote_a_call_may_want_it_confirmed_unless_it_only_reads() {
-    for (tool, asks) in [(echo("act"), true), (Tool::new("act", "Reads.").read_only().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap(), false)] {
+    for (tool, asks) in [
+        (echo("act"), true),
+        (Tool::new("act", "Reads.").read_only().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap(), false),
+    ] {
         let mut item = call_item("c1", "act", "{}");
         item.ask = Some("the model is not sure".to_owned());
-        let agent = agent(Script::new([items_of(vec![Item::ToolCall(item)], FinishReason::ToolCalls), say("done")])).tool(tool).build().unwrap();
+        let agent =
+            agent(Script::new([items_of(vec![Item::ToolCall(item)], FinishReason::ToolCalls), say("done")])).tool(tool).build().unwrap();
         let reply = agent.send("go").await.unwrap();
         assert_eq!(reply.pending.first().and_then(|pending| pending.reason.as_deref()), asks.then_some("the model is not sure"));
     }
@@ -908,7 +999,8 @@ fn tools_may_come_one_by_one_as_a_list_or_as_any_iterator() {
         a + b
     }
     let more: std::collections::BTreeMap<&str, Tool> = [("x", echo("x")), ("y", echo("y"))].into();
-    let agent = agent(Script::new([])).tool(echo("one")).tools(tools![add]).tools(vec![echo("two")]).tools(more.into_values()).build().unwrap();
+    let agent =
+        agent(Script::new([])).tool(echo("one")).tools(tools![add]).tools(vec![echo("two")]).tools(more.into_values()).build().unwrap();
     assert_eq!(agent.tools().iter().map(|tool| tool.name().as_str()).collect::<Vec<_>>(), ["one", "add", "two", "x", "y"]);
 }
 
@@ -916,7 +1008,8 @@ fn tools_may_come_one_by_one_as_a_list_or_as_any_iterator() {
 #[tokio::test]
 async fn a_model_is_sent_name_description_and_parameters() {
     let schema = json!({ "type": "object", "properties": { "b": { "type": "string" }, "a": { "type": "integer" } }, "required": ["b"] });
-    let tool = Tool::from_schema("act", "Acts.", schema.clone()).unwrap().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap();
+    let tool =
+        Tool::from_schema("act", "Acts.", schema.clone()).unwrap().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap();
     let script = Script::new([say("done")]);
     let agent = agent(script.clone()).tool(echo("first")).tool(tool).build().unwrap();
     agent.send("go").await.unwrap();

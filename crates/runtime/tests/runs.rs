@@ -14,12 +14,12 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolwright_core::{
-    AbortReason, Author, Decision, EventKind, FinishReason, Item, Message, OnInterrupt, Part, Record, RecordBody, ResultItem, RunId, Seq, ThreadId,
-    Timestamp, ToolFailureKind,
+    AbortReason, Author, Decision, EventKind, FinishReason, Item, Message, OnInterrupt, Part, Record, RecordBody, ResultItem, RunId, Seq,
+    ThreadId, Timestamp, ToolFailureKind,
 };
 use toolwright_runtime::{
-    Agent, AgentError, Claim, InboxItem, MemoryStore, Model, ModelEvent, ModelInfo, ModelRequest, ModelResolver, ModelSettings, ModelStream, NoResolvers,
-    Posted, ResolveError, Store, StoreError,
+    Agent, AgentError, Claim, InboxItem, MemoryStore, Model, ModelEvent, ModelInfo, ModelRequest, ModelResolver, ModelSettings,
+    ModelStream, NoResolvers, Posted, ResolveError, Store, StoreError,
 };
 use toolwright_tool::{FromCall, Requirements, Running, State, Tool, ToolContext, ToolError};
 
@@ -39,7 +39,6 @@ fn forever(name: &str) -> Tool {
 // ------------------------------------------------------------------------------------------------------------- building
 
 // rule: sdk-runtime AGT-4, sdk-runtime EXE-1
-// rule: sdk-tools 33.1/1
 #[tokio::test]
 async fn what_is_missing_or_wrong_is_refused_before_a_run_and_says_what_to_do() {
     let builder = Agent::<NoResolvers>::builder;
@@ -80,53 +79,6 @@ async fn what_is_missing_or_wrong_is_refused_before_a_run_and_says_what_to_do() 
     assert_eq!(script.times(), 0);
 }
 
-// rule: sdk-tools 33.1/3
-#[test]
-fn every_code_is_listed() {
-    // Those of the specifications (sdk-tools 33.2, sdk-runtime 53), and three of ours: PROVIDER_CONTENT_FILTERED,
-    // AGENT_MAX_STEPS and AGENT_OUTPUT_CUT, with which the command tells how a run ended.
-    const AREAS: [(&str, &[&str]); 14] = [
-        ("CONFIG", &["INVALID", "CONFLICTING_OPTIONS", "MISSING_PROVIDER", "MISSING_AGENT", "MISSING_INPUT", "MISSING_CHECKPOINT_STORE", "RESOLVER_FAILED"]),
-        ("TOOL", &["NOT_FOUND", "NEEDS_CREDENTIALS", "EXECUTION_FAILED", "ARGS_INVALID"]),
-        ("APPROVAL", &["STORE_MISSING", "NOT_FOUND", "FORBIDDEN", "CONFLICT", "ORPHANED"]),
-        ("SESSION", &["AWAITING_APPROVAL", "FORBIDDEN", "BUSY", "TURN_PENDING", "TURN_FAILED", "ID_INVALID", "NOT_FOUND", "FILE_CORRUPT", "ITEM_NOT_FOUND"]),
-        ("PROVIDER", &["SPEC_INVALID", "UNKNOWN", "MISSING_API_KEY", "RATE_LIMITED", "REQUEST_FAILED", "STREAM_UNSUPPORTED", "CONTENT_FILTERED"]),
-        ("AGENT", &["EXECUTION_FAILED", "DRIFT", "DIR_INVALID", "MAX_STEPS", "OUTPUT_CUT"]),
-        ("OPERATION", &["TIMEOUT"]),
-        ("CHECKPOINT", &["NOT_FOUND"]),
-        ("STORAGE", &["FAILED"]),
-        ("PEER", &["MISSING"]),
-        ("CASSETTE", &["INVALID"]),
-        ("GUARDRAIL", &["TRIPPED"]),
-        ("BUDGET", &["EXCEEDED"]),
-        ("OUTPUT", &["INVALID"]),
-    ];
-    let listed: BTreeSet<String> = AREAS.iter().flat_map(|(area, names)| names.iter().map(move |name| format!("TOOLWRIGHT_{area}_{name}"))).collect();
-    let areas: BTreeSet<&str> = AREAS.iter().map(|(area, _)| *area).collect();
-    let mut folders: Vec<std::path::PathBuf> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap().map(|entry| entry.unwrap().path().join("src")).collect();
-    let mut found = BTreeSet::new();
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-        for path in entries.map(|entry| entry.unwrap().path()) {
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                for piece in text.split("\"TOOLWRIGHT_").skip(1) {
-                    let name: String = piece.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
-                    // Environment variables have the prefix too, and no area.
-                    if name.split_once('_').is_some_and(|(area, _)| areas.contains(area)) {
-                        found.insert(format!("TOOLWRIGHT_{name}"));
-                    }
-                }
-            }
-        }
-    }
-    assert!(found.len() > 15, "{found:?}");
-    let unlisted: Vec<_> = found.difference(&listed).collect();
-    assert!(unlisted.is_empty(), "codes are the interface: list these here, or use a listed one: {unlisted:?}");
-}
-
 struct ByName(Arc<AtomicUsize>);
 
 impl ModelResolver for ByName {
@@ -156,7 +108,10 @@ async fn the_model_is_the_one_that_was_named_and_is_found_once() {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     assert_eq!(agent.model(), ModelInfo::new("test", "answers"));
     let error = named("test/other").unwrap_err();
-    assert_eq!((error.code(), error.to_string().as_str()), ("TOOLWRIGHT_PROVIDER_UNKNOWN", "the model `test/other` is not known; use one of test/echo"));
+    assert_eq!(
+        (error.code(), error.to_string().as_str()),
+        ("TOOLWRIGHT_PROVIDER_UNKNOWN", "the model `test/other` is not known; use one of test/echo")
+    );
     let error = Agent::<NoResolvers>::builder().model("test/echo").build().unwrap_err();
     assert!(error.to_string().contains("no source of models by name is installed"), "{error}");
     // The environment is looked at when that is asked for, and never otherwise.
@@ -181,7 +136,10 @@ async fn each_send_begins_empty_with_the_same_tools_and_one_instruction() {
     assert_eq!((texts(0), texts(1)), (vec!["first".to_owned()], vec!["second".to_owned()]));
     assert_eq!(texts(3), ["third", "three", "fourth"]);
     // Instructions are one text beside the transcript, rebuilt each time and never stored.
-    assert_eq!(asked.iter().map(|request| &*request.instructions).collect::<Vec<_>>(), ["Be brief.", "Be brief.", "Be brief.", "Be brief.\n\nIn French."]);
+    assert_eq!(
+        asked.iter().map(|request| &*request.instructions).collect::<Vec<_>>(),
+        ["Be brief.", "Be brief.", "Be brief.", "Be brief.\n\nIn French."]
+    );
     assert!(agent.thread("t").history().await.unwrap().iter().all(|message| message.author != Author::System));
     let script = Script::new([say("done")]);
     common::agent(script.clone()).build().unwrap().send("go").await.unwrap();
@@ -195,9 +153,21 @@ async fn a_history_brought_along_has_to_be_balanced() {
     let mut call = call_item("c1", "act", "{}");
     call.call_id = toolwright_core::CallId::new("c1");
     let called = Message { author: Author::SideA, items: vec![Item::ToolCall(call)], metadata: Map::new() };
-    let result = ResultItem { call_id: toolwright_core::CallId::new("c1"), provider_id: None, tool_name: "act".to_owned(), parts: vec![Part::text("x")], failed: None, approved: false };
+    let result = ResultItem {
+        call_id: toolwright_core::CallId::new("c1"),
+        provider_id: None,
+        tool_name: "act".to_owned(),
+        parts: vec![Part::text("x")],
+        failed: None,
+        approved: false,
+    };
     let answered = |author| Message { author, items: vec![Item::ToolResult(result.clone())], metadata: Map::new() };
-    for broken in [vec![called.clone()], vec![called.clone(), Message::human("stop, do X")], vec![answered(Author::Tool)], vec![called.clone(), answered(Author::Human)]] {
+    for broken in [
+        vec![called.clone()],
+        vec![called.clone(), Message::human("stop, do X")],
+        vec![answered(Author::Tool)],
+        vec![called.clone(), answered(Author::Human)],
+    ] {
         assert!(matches!(agent.send(broken).await.unwrap_err(), AgentError::Unbalanced { .. }));
     }
     assert_eq!(script.times(), 0);
@@ -237,8 +207,12 @@ async fn missing_state_is_named_at_build_through_every_wrapper() {
     let AgentError::MissingState { missing } = &error else { panic!("{error}") };
     assert_eq!(missing.iter().map(|(tool, _)| tool.as_str()).collect::<Vec<_>>(), ["one", "three"]);
     let name = &missing[0].1;
-    assert_eq!(error.to_string(), format!("tool `one` needs State<{name}>, tool `three` needs State<{name}>; add `.state(...)` with a {name} to the builder"));
-    let of_agent = agent(Script::new([calls([("c1", "one", "{}")]), say("done")])).tool(reads_db("one")).state(Arc::new(Db("agent"))).build().unwrap();
+    assert_eq!(
+        error.to_string(),
+        format!("tool `one` needs State<{name}>, tool `three` needs State<{name}>; add `.state(...)` with a {name} to the builder")
+    );
+    let of_agent =
+        agent(Script::new([calls([("c1", "one", "{}")]), say("done")])).tool(reads_db("one")).state(Arc::new(Db("agent"))).build().unwrap();
     assert_eq!(value(&results(&of_agent.send("go").await.unwrap().messages)[0]), json!("agent"));
 }
 
@@ -256,7 +230,12 @@ async fn state_of_a_run_is_asked_for_at_the_send_and_is_nearest() {
 // ----------------------------------------------------------------------------------------------------------------- loop
 
 fn one_call_each_step() -> Arc<Answers<impl Fn(&ModelRequest) -> toolwright_runtime::ModelReply + Send + Sync>> {
-    Answers::new(|request| reply(vec![Item::ToolCall(call_item(&format!("c{}", request.step), "act", &format!(r#"{{"n":{}}}"#, request.step)))], FinishReason::ToolCalls))
+    Answers::new(|request| {
+        reply(
+            vec![Item::ToolCall(call_item(&format!("c{}", request.step), "act", &format!(r#"{{"n":{}}}"#, request.step)))],
+            FinishReason::ToolCalls,
+        )
+    })
 }
 
 // rule: sdk-runtime FIN-1, sdk-runtime FIN-3, sdk-runtime LOOP-3, sdk-runtime LOOP-7
@@ -323,7 +302,9 @@ async fn a_step_goes_on_after_calls_and_stops_after_text() {
 // rule: sdk-tools 36/13
 #[tokio::test]
 async fn the_same_call_without_effect_is_stopped() {
-    let model = Answers::new(|request| reply(vec![Item::ToolCall(call_item(&format!("c{}", request.step), "act", r#"{"n":1}"#))], FinishReason::ToolCalls));
+    let model = Answers::new(|request| {
+        reply(vec![Item::ToolCall(call_item(&format!("c{}", request.step), "act", r#"{"n":1}"#))], FinishReason::ToolCalls)
+    });
     let agent = agent(model.clone()).tool(echo("act")).max_steps(100).max_repeats(Some(3)).build().unwrap();
     let (events, reply) = go(&agent).await;
     let reply = reply.unwrap();
@@ -336,7 +317,11 @@ async fn the_same_call_without_effect_is_stopped() {
     let model = one_call_each_step();
     let agent = common::agent(model.clone()).tool(echo("act")).max_steps(9).max_repeats(Some(3)).build().unwrap();
     assert_eq!(go(&agent).await.1.unwrap().finish_reason, FinishReason::MaxSteps);
-    let never = common::agent(Answers::new(|_| common::reply(vec![Item::ToolCall(call_item("c", "act", "{}"))], FinishReason::ToolCalls))).tool(echo("act")).max_repeats(None).build().unwrap();
+    let never = common::agent(Answers::new(|_| common::reply(vec![Item::ToolCall(call_item("c", "act", "{}"))], FinishReason::ToolCalls)))
+        .tool(echo("act"))
+        .max_repeats(None)
+        .build()
+        .unwrap();
     assert_eq!(go(&never).await.1.unwrap().finish_reason, FinishReason::MaxSteps);
 }
 
@@ -344,7 +329,9 @@ async fn the_same_call_without_effect_is_stopped() {
 #[tokio::test]
 async fn what_is_a_result_what_is_a_reason_and_what_is_an_error() {
     let denies = |kind: ToolFailureKind| failing("act", ToolError::new("no").with_kind(kind));
-    for kind in [ToolFailureKind::Execution, ToolFailureKind::Validation, ToolFailureKind::Denied, ToolFailureKind::Mcp, ToolFailureKind::Sandbox] {
+    for kind in
+        [ToolFailureKind::Execution, ToolFailureKind::Validation, ToolFailureKind::Denied, ToolFailureKind::Mcp, ToolFailureKind::Sandbox]
+    {
         let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")])).tool(denies(kind.clone())).build().unwrap();
         let reply = go(&agent).await.1.unwrap();
         assert_eq!((failure(&reply).0, reply.finish_reason), (kind, FinishReason::Stop));
@@ -389,7 +376,10 @@ async fn a_model_that_falls_silent_fails_its_step() {
     let agent = agent(script).model_timeout(Duration::from_secs(20)).build().unwrap();
     for _ in 0..2 {
         let error = go(&agent).await.1.unwrap_err();
-        assert_eq!((error.code(), error.to_string().as_str()), ("TOOLWRIGHT_OPERATION_TIMEOUT", "test: nothing came for 20 s; try again, or raise `model_timeout`"));
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            ("TOOLWRIGHT_OPERATION_TIMEOUT", "test: nothing came for 20 s; try again, or raise `model_timeout`")
+        );
     }
 }
 
@@ -397,7 +387,8 @@ async fn a_model_that_falls_silent_fails_its_step() {
 async fn a_reply_that_ends_early_is_not_kept() {
     let item = ModelEvent::CallDelta { index: 0, name: Some("act".to_owned()), arguments: r#"{"a"#.to_owned() };
     let log = Log::default();
-    let agent = agent(Script::new([stream_of(vec![ModelEvent::TextDelta("Hm".to_owned()), item])])).tool(logged("act", &log)).build().unwrap();
+    let agent =
+        agent(Script::new([stream_of(vec![ModelEvent::TextDelta("Hm".to_owned()), item])])).tool(logged("act", &log)).build().unwrap();
     let thread = agent.thread("t");
     let error = collect(thread.stream("go")).await.1.unwrap_err();
     assert!(error.to_string().contains("the reply ended before it was complete"), "{error}");
@@ -417,9 +408,12 @@ async fn a_model_that_streams_for_ever_can_be_stopped() {
 #[tokio::test]
 async fn a_tool_that_streams_for_ever_can_be_stopped_and_has_a_deadline() {
     let endless = |timeout: u64| {
-        with_body(Tool::new("endless", "Counts.").timeout(Duration::from_millis(timeout)), |_| Running::Stream(stream::iter(0_u64..).map(|n| Ok(json!(n))).boxed()))
+        with_body(Tool::new("endless", "Counts.").timeout(Duration::from_millis(timeout)), |_| {
+            Running::Stream(stream::iter(0_u64..).map(|n| Ok(json!(n))).boxed())
+        })
     };
-    let agent = |tool| agent(Script::new([calls([("c1", "endless", "{}")]), say("done")])).tool(tool).grace(Duration::ZERO).build().unwrap();
+    let agent =
+        |tool| agent(Script::new([calls([("c1", "endless", "{}")]), say("done")])).tool(tool).grace(Duration::ZERO).build().unwrap();
     let stopped = agent(endless(1_000_000));
     let mut run = stopped.stream("go");
     until(&mut run, |event| matches!(event, EventKind::ToolPartial { .. })).await;
@@ -457,7 +451,10 @@ async fn an_abort_while_the_model_speaks_keeps_what_it_said() {
     }
     for how in [How::Handle, How::Time, How::Token, How::Inbox] {
         // It ignores the signal: nobody waits for it.
-        let script = Script::new([then_silence(vec![ModelEvent::TextDelta("Half a ".to_owned()), ModelEvent::TextDelta("thought".to_owned())]), say("done")]);
+        let script = Script::new([
+            then_silence(vec![ModelEvent::TextDelta("Half a ".to_owned()), ModelEvent::TextDelta("thought".to_owned())]),
+            say("done"),
+        ]);
         let agent = agent(script.clone()).build().unwrap();
         let token = CancellationToken::new();
         let thread = agent.thread("t").cancel_on(token.clone());
@@ -484,8 +481,14 @@ async fn an_abort_while_the_model_speaks_keeps_what_it_said() {
         let (rest, reply) = collect(run).await;
         events.extend(rest);
         let reply = reply.unwrap();
-        assert_eq!((reply.finish_reason, reply.text.as_str(), reply.abort_reason.clone()), (FinishReason::Aborted, "Half a thought", Some(expected.clone())));
-        assert_eq!(brief(&events), ["run.start", "step.start 1", "text.delta", "text.done Half a thought", "step.done 1 aborted", "run.done aborted"]);
+        assert_eq!(
+            (reply.finish_reason, reply.text.as_str(), reply.abort_reason.clone()),
+            (FinishReason::Aborted, "Half a thought", Some(expected.clone()))
+        );
+        assert_eq!(
+            brief(&events),
+            ["run.start", "step.start 1", "text.delta", "text.done Half a thought", "step.done 1 aborted", "run.done aborted"]
+        );
         assert!(matches!(&events.last().unwrap().kind, EventKind::RunDone { abort_reason: Some(reason), .. } if *reason == expected));
         // The model was told, and the thread goes on from there.
         assert!(script.asked()[0].cancelled.is_cancelled());
@@ -525,7 +528,7 @@ async fn nothing_begins_after_an_abort_that_comes_between_gate_and_body() {
 async fn an_abort_does_not_wait_for_a_tool_that_ignores_it() {
     let log = Log::default();
     let script = Script::new([calls([("c1", "deaf", "{}")]), say("done")]);
-    let agent = agent(script.clone()).tools([forever("deaf"), logged("act", &log)]).tool_timeout(Duration::from_secs(480)).build().unwrap();
+    let agent = agent(script.clone()).tools([forever("deaf"), logged("act", &log)]).tool_timeout(Duration::from_mins(8)).build().unwrap();
     let mut run = agent.thread("t").stream("go");
     until(&mut run, |event| matches!(event, EventKind::ToolStart { .. })).await;
     let before = tokio::time::Instant::now();
@@ -610,7 +613,10 @@ async fn a_tool_has_one_deadline_and_its_result_says_that_the_outcome_is_unknown
     let all = results(&reply.messages);
     assert_eq!((value(&all[0]), value(&all[2])), (json!(119), json!(655)), "a tool that asks for 660 s has them");
     let late = failures(&reply.messages);
-    assert_eq!((late[0].2.as_str(), late[0].3.as_str()), ("TimeoutError", "it did not finish within 120 s and was stopped; its outcome is unknown"));
+    assert_eq!(
+        (late[0].2.as_str(), late[0].3.as_str()),
+        ("TimeoutError", "it did not finish within 120 s and was stopped; its outcome is unknown")
+    );
     assert_eq!(late[1].3, "it did not finish within 2 s and was stopped; its outcome is unknown");
     assert_eq!((reply.text.as_str(), before.elapsed().as_secs()), ("done", 655));
 }
@@ -633,13 +639,13 @@ async fn the_deadline_of_a_call_stands_still_while_a_person_decides() {
     let tool = Tool::new("act", "Takes a minute.")
         .needs_approval()
         .run_json(|_, _| async {
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
             Ok::<_, ToolError>("done")
         })
         .unwrap();
     let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")])).tool(tool).build().unwrap();
     let waits = agent.thread("t").send("go").await.unwrap();
-    tokio::time::advance(Duration::from_secs(3 * 24 * 3600)).await;
+    tokio::time::advance(Duration::from_hours(72)).await;
     agent.approvals().decide(&waits.pending[0].id, Decision::approve()).await.unwrap();
     let reply = agent.thread("t").resume().await.unwrap();
     assert_eq!(value(&results(&reply.messages)[0]), json!("done"));
@@ -647,45 +653,52 @@ async fn the_deadline_of_a_call_stands_still_while_a_person_decides() {
 
 #[tokio::test]
 async fn a_blocking_body_is_abandoned_and_said_to_be_perhaps_still_running() {
-    let (sender, receiver) = std::sync::mpsc::channel::<()>();
-    let receiver = Arc::new(Mutex::new(Some(receiver)));
+    let (release, waits) = std::sync::mpsc::channel::<()>();
+    let waiting = Arc::new(Mutex::new(Some(waits)));
     let tool = with_body(Tool::new("act", "Blocks.").timeout(Duration::from_millis(10)), move |_| {
-        let receiver = receiver.lock().unwrap().take().unwrap();
+        let waits = waiting.lock().unwrap().take().unwrap();
         let work: toolwright_tool::BlockingWork = Box::new(move || {
-            let _ = receiver.recv();
+            let _ = waits.recv();
             Ok(toolwright_tool::ToolOutput::default())
         });
         Running::Blocking(std::future::ready(Ok(work)).boxed())
     });
-    let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")])).tool(tool).grace(Duration::from_millis(10)).build().unwrap();
+    let agent =
+        agent(Script::new([calls([("c1", "act", "{}")]), say("done")])).tool(tool).grace(Duration::from_millis(10)).build().unwrap();
     let reply = go(&agent).await.1.unwrap();
     let (_, error, message) = failure(&reply);
-    assert_eq!((error.as_str(), message.as_str()), ("TimeoutError", "it did not finish within 10 ms and was stopped; its outcome is unknown, and it may still be running"));
-    drop(sender);
+    assert_eq!(
+        (error.as_str(), message.as_str()),
+        ("TimeoutError", "it did not finish within 10 ms and was stopped; its outcome is unknown, and it may still be running")
+    );
+    drop(release);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_never_yields_is_given_up() {
-    let (sender, receiver) = std::sync::mpsc::channel::<()>();
-    let receiver = Arc::new(Mutex::new(receiver));
+    let (release, waits) = std::sync::mpsc::channel::<()>();
+    let waiting = Arc::new(Mutex::new(waits));
     let tool = Tool::new("act", "Holds its thread.")
         .timeout(Duration::from_millis(10))
         .run_json(move |_, _| {
-            let receiver = Arc::clone(&receiver);
+            let waiting = Arc::clone(&waiting);
             async move {
                 // What a body must not do: wait without giving its thread back.
-                let _ = receiver.lock().unwrap().recv();
+                let _ = waiting.lock().unwrap().recv();
                 Ok::<_, ToolError>(())
             }
         })
         .unwrap();
     let script = Script::new([calls([("c1", "act", "{}")]), say("done")]);
     let agent = agent(script).tool(tool).grace(Duration::from_millis(10)).build().unwrap();
-    let run = tokio::time::timeout(Duration::from_secs(60), agent.send("go")).await;
-    drop(sender);
+    let run = tokio::time::timeout(Duration::from_mins(1), agent.send("go")).await;
+    drop(release);
     let reply = run.expect("the run waits for a body that never yields").unwrap();
     let (_, error, message) = failure(&reply);
-    assert_eq!((error.as_str(), message.as_str()), ("TimeoutError", "`act` did not stop when told to; its outcome is unknown, and it may still be running"));
+    assert_eq!(
+        (error.as_str(), message.as_str()),
+        ("TimeoutError", "`act` did not stop when told to; its outcome is unknown, and it may still be running")
+    );
     assert_eq!(reply.text, "done");
 }
 
@@ -711,9 +724,9 @@ fn whole(store: MemoryStore, log: &Log) -> (Agent, impl Fn() -> Vec<u32>) {
             async { Err::<Value, _>(ToolError::new("no")) }
         })
         .unwrap();
-    let built = log.clone();
+    let streamed = log.clone();
     let build = with_body(Tool::new("build", "Builds."), move |cx| {
-        built.add(format!("body {}", cx.call_id()));
+        streamed.add(format!("body {}", cx.call_id()));
         Running::Stream(stream::iter([Ok(json!(1)), Ok(json!(2))]).boxed())
     });
     let asks = logged_with(Tool::new("asks", "Asks.").needs_approval(), log);
@@ -900,13 +913,13 @@ async fn a_resumed_run_keeps_its_caller_and_its_metadata() {
     let make = |script| agent(script).tool(tool.clone()).store(store.clone()).build().unwrap();
     let first = make(Script::new([calls([("c1", "act", "{}")]), say("done")]));
     let caller = || toolwright_tool::Identity::new("ada");
-    first.thread("t").principal(caller()).metadata(map(json!({ "order": 7 }))).send("go").await.unwrap();
+    first.thread("t").principal(caller()).metadata(map(&json!({ "order": 7 }))).send("go").await.unwrap();
     log.take();
     let records = journal(&store, &id()).await;
     let cut = records.iter().position(|record| matches!(record.body, RecordBody::CallGated { .. })).unwrap();
     let kept = store_of(&id(), &records[..=cut]).await;
     let second = agent(Script::new([say("done")])).tool(tool).store(kept.clone()).build().unwrap();
-    let resumed = second.thread("t").principal(toolwright_tool::Identity::new("eve")).metadata(map(json!({ "order": 8 })));
+    let resumed = second.thread("t").principal(toolwright_tool::Identity::new("eve")).metadata(map(&json!({ "order": 8 })));
     resumed.resume().await.unwrap();
     assert_eq!(log.all(), ["ada"]);
     let starts: Vec<Value> = journal(&kept, &id())
@@ -925,7 +938,12 @@ async fn a_thread_with_an_unknown_record_can_be_read_and_not_moved() {
     agent(script.clone()).store(store.clone()).build().unwrap().thread("t").send("go").await.unwrap();
     let mut records = journal(&store, &id()).await;
     let head = records.len() as u64;
-    records.push(Arc::new(Record { seq: Seq(head + 1), at: Timestamp(0), run: Some(RunId::new("r")), body: RecordBody::Unknown(json!({ "kind": "call.teleported" })) }));
+    records.push(Arc::new(Record {
+        seq: Seq(head + 1),
+        at: Timestamp(0),
+        run: Some(RunId::new("r")),
+        body: RecordBody::Unknown(json!({ "kind": "call.teleported" })),
+    }));
     let later = store_of(&id(), &records).await;
     let agent = agent(script.clone()).store(later.clone()).build().unwrap();
     let thread = agent.thread("t");
@@ -944,7 +962,11 @@ async fn two_runs_cannot_move_one_thread() {
     let (first, second) = (make(Script::new([calls([("c1", "slow", "{}")]), say("done")])), make(Script::new([say("other")])));
     let run = first.thread("t").stream("go");
     latch.reached().await;
-    for error in [second.thread("t").send("go").await.unwrap_err(), first.thread("t").send("go").await.unwrap_err(), second.thread("t").resume().await.unwrap_err()] {
+    for error in [
+        second.thread("t").send("go").await.unwrap_err(),
+        first.thread("t").send("go").await.unwrap_err(),
+        second.thread("t").resume().await.unwrap_err(),
+    ] {
         assert_eq!(error.code(), "TOOLWRIGHT_SESSION_BUSY");
         assert_eq!(error, AgentError::Store(StoreError::Busy { thread: id() }));
     }
@@ -966,7 +988,13 @@ impl Store for Fails {
         self.inner.claim(thread)
     }
 
-    fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, records: Vec<Arc<Record>>, inbox_through: u64) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn append<'a>(
+        &'a self,
+        claim: &'a dyn Claim,
+        expected: Seq,
+        records: Vec<Arc<Record>>,
+        inbox_through: u64,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
             return std::future::ready(Err(StoreError::Failed { message: "the disk is full".to_owned() })).boxed();
         }
@@ -1001,7 +1029,11 @@ async fn a_store_that_fails_ends_the_run_and_begins_no_body_that_is_not_recorded
         let inner = MemoryStore::new();
         let store = Fails { inner: inner.clone(), left: Arc::new(AtomicUsize::new(appends)) };
         log.take();
-        let agent = agent(Script::new([calls([("a", "act", "{}"), ("b", "act", "{}")]), say("done")])).tool(logged("act", &log)).store(store).build().unwrap();
+        let agent = agent(Script::new([calls([("a", "act", "{}"), ("b", "act", "{}")]), say("done")]))
+            .tool(logged("act", &log))
+            .store(store)
+            .build()
+            .unwrap();
         let (_, reply) = collect(agent.thread("t").stream("go")).await;
         let records = journal(&inner, &id()).await;
         let recorded: BTreeSet<String> = records
@@ -1017,7 +1049,9 @@ async fn a_store_that_fails_ends_the_run_and_begins_no_body_that_is_not_recorded
                 assert_eq!(reply.text, "done");
                 return;
             }
-            Err(error) => assert_eq!((error.code(), error.to_string().as_str()), ("TOOLWRIGHT_STORAGE_FAILED", "the store failed: the disk is full")),
+            Err(error) => {
+                assert_eq!((error.code(), error.to_string().as_str()), ("TOOLWRIGHT_STORAGE_FAILED", "the store failed: the disk is full"));
+            }
         }
         // The thread is free, and goes on from what is durable where the store takes it again.
         let again = common::agent(Answers::new(|_| reply_done())).tool(logged("act", &log)).store(inner).build().unwrap();

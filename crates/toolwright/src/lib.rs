@@ -13,23 +13,23 @@
 /// Vocabulary and decisions, without I/O: records, events, the thread's state machine.
 pub use toolwright_core as core;
 pub use toolwright_core::{
-    AbortReason, Action, Annotations, ApprovalId, Author, Decision, DecisionVerdict, Event, EventKind, FinishReason, Input, Issue, Item, Message,
-    OnInterrupt, Outcome, Part, Record, RecordBody, RunId, RunLimits, Seq, Side, Thread, ThreadId, Timestamp, ToolFailure, ToolFailureKind, ToolName,
-    ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
+    AbortReason, Action, Annotations, ApprovalId, Author, Decision, DecisionVerdict, Event, EventKind, FinishReason, Input, Issue, Item,
+    Message, OnInterrupt, Outcome, Part, Record, RecordBody, RunId, RunLimits, Seq, Side, Thread, ThreadId, Timestamp, ToolFailure,
+    ToolFailureKind, ToolName, ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
 };
 pub use toolwright_runtime::{
-    AgentError, Approvals, Canceller, Check, Clock, FixedClock, GateCall, InstalledResolvers, MemoryStore, Model, ModelChoice, ModelError, ModelEvent,
-    ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, PendingApproval, Prices, Registry, RegistryError, Reply, RunStream,
-    Stage, StageKind, Store, StoreError, SystemClock, ThreadHandle, ToolChoice,
+    AgentError, Approvals, Canceller, Check, Clock, FixedClock, GateCall, InstalledResolvers, MemoryStore, Model, ModelChoice, ModelError,
+    ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, PendingApproval, Prices, Registry,
+    RegistryError, Reply, RunStream, Stage, StageKind, Store, StoreError, SystemClock, ThreadHandle, ToolChoice,
 };
-/// `serde_json`'s macro for JSON values.
-pub use toolwright_tool::macro_support::serde_json::json;
 #[doc(hidden)]
 pub use toolwright_tool::macro_support;
+/// `serde_json`'s macro for JSON values.
+pub use toolwright_tool::macro_support::serde_json::json;
 pub use toolwright_tool::{
-    Approval, ApprovalOutcome, Args, CallId, Ctx, DefinitionError, Env, EnvSource, FromCall, Identity, IntoToolResult, NeedsApproval, Principal, Progress,
-    ProgressSender, Requirements, Running, State, StateMap, Tool, ToolArg, ToolBody, ToolBuilder, ToolContext, ToolDef, ToolError, args, schema_of, tool,
-    tools,
+    Approval, ApprovalOutcome, Args, CallId, Ctx, DefinitionError, Env, EnvSource, FromCall, Identity, IntoToolResult, NeedsApproval,
+    Principal, Progress, ProgressSender, Requirements, Running, State, StateMap, Tool, ToolArg, ToolBody, ToolBuilder, ToolContext,
+    ToolDef, ToolError, args, schema_of, tool, tools,
 };
 
 /// The wires to models.
@@ -46,13 +46,12 @@ pub enum FeatureResolvers {}
 
 impl InstalledResolvers for FeatureResolvers {
     fn resolvers() -> Vec<std::sync::Arc<dyn ModelResolver>> {
-        #[allow(unused_mut, reason = "no feature, no resolver")]
-        let mut all: Vec<std::sync::Arc<dyn ModelResolver>> = Vec::new();
-        #[cfg(feature = "chat")]
-        all.push(std::sync::Arc::new(toolwright_models::ChatResolver::new()));
-        #[cfg(feature = "local")]
-        all.push(std::sync::Arc::new(toolwright_models::local::LocalResolver::default()));
-        all
+        vec![
+            #[cfg(feature = "chat")]
+            std::sync::Arc::new(toolwright_models::ChatResolver::new()),
+            #[cfg(feature = "local")]
+            std::sync::Arc::new(toolwright_models::local::LocalResolver::default()),
+        ]
     }
 }
 
@@ -64,7 +63,7 @@ pub type AgentBuilder = toolwright_runtime::AgentBuilder<FeatureResolvers>;
 /// What a file with tools and agents imports.
 pub mod prelude {
     pub use crate::{
-        Agent, AgentError, ApprovalOutcome, Args, CallId, Ctx, Decision, Env, Event, EventKind, FinishReason, FromCall, Part, Principal, Progress,
-        Requirements, State, Tool, ToolContext, ToolDef, ToolError, ToolFailureKind, ToolOutput, args, tool, tools,
+        Agent, AgentError, ApprovalOutcome, Args, CallId, Ctx, Decision, Env, Event, EventKind, FinishReason, FromCall, Part, Principal,
+        Progress, Requirements, State, Tool, ToolContext, ToolDef, ToolError, ToolFailureKind, ToolOutput, args, tool, tools,
     };
 }

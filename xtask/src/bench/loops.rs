@@ -56,7 +56,6 @@ impl Model for Caller {
     }
 }
 
-
 fn call(step: u32, n: u32) -> Item {
     Item::ToolCall(CallItem {
         call_id: CallId::new(""),

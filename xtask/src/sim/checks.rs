@@ -122,10 +122,10 @@ fn projection(records: &[Arc<Record>], audit: &Audit) -> Result<(), Broken> {
                         return wrong();
                     }
                 }
-                EventKind::ToolResume { tool_call_id, .. } | EventKind::ApprovalRequested { tool_call_id, .. } => {
-                    if shown.get(tool_call_id).is_none_or(|call| call.starts == 0 || call.ends > 0) {
-                        return wrong();
-                    }
+                EventKind::ToolResume { tool_call_id, .. } | EventKind::ApprovalRequested { tool_call_id, .. }
+                    if shown.get(tool_call_id).is_none_or(|call| call.starts == 0 || call.ends > 0) =>
+                {
+                    return wrong();
                 }
                 EventKind::ToolDone { tool_call_id, .. } | EventKind::ToolError { tool_call_id, .. } => {
                     let call = shown.entry(tool_call_id.clone()).or_default();

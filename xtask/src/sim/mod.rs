@@ -180,14 +180,11 @@ fn print_stats(stats: &Stats, schedules: u64, seconds: f64) {
 fn all_planted_found(first: u64) -> bool {
     let mut all = true;
     for bug in Bug::ALL {
-        match schedules(first, PLANTED_WITHIN, Some(bug), &mut Stats::default()) {
-            Err(found) => {
-                println!("planted    {}: found by schedule {} ({})", name_of(bug), found.seed - first + 1, found.broken.invariant)
-            }
-            Ok(()) => {
-                println!("planted    {}: NOT found in {PLANTED_WITHIN} schedules", name_of(bug));
-                all = false;
-            }
+        if let Err(found) = schedules(first, PLANTED_WITHIN, Some(bug), &mut Stats::default()) {
+            println!("planted    {}: found by schedule {} ({})", name_of(bug), found.seed - first + 1, found.broken.invariant);
+        } else {
+            println!("planted    {}: NOT found in {PLANTED_WITHIN} schedules", name_of(bug));
+            all = false;
         }
     }
     all

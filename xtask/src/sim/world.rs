@@ -482,7 +482,7 @@ impl<'a> World<'a> {
             driver = driver.with_bug(bug);
         }
         if matches!(start, Start::Input | Start::Direct) {
-            driver.disregard_cancels_through(self.store.posted());
+            driver.disregard_posted_through(self.store.posted());
             self.store.audit.stale_cancels = self.store.posted();
         }
         if let Err(misfit) = self.starting(&mut driver, start) {

@@ -1,7 +1,7 @@
 //! What the tests of the runtime share: a scripted model, tools that wait, stages that tell, and a short form of events.
 #![allow(dead_code, unreachable_pub, reason = "each test file takes its part")]
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolwright_core::{
-    ArgsState, CallId, CallItem, Event, EventKind, FinishReason, Issue, Item, Outcome, Part, Record, ResultItem, Seq, ThreadId, ToolFailureKind,
-    Transcript,
+    ArgsState, CallId, CallItem, Event, EventKind, FinishReason, Issue, Item, Outcome, Part, Record, ResultItem, Seq, ThreadId,
+    ToolFailureKind, Transcript,
 };
 use toolwright_runtime::{
-    Agent, AgentBuilder, AgentError, Check, FixedClock, GateCall, MemoryStore, Model, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest,
-    ModelStream, NoResolvers, Reply, RunStream, Stage, Store,
+    Agent, AgentBuilder, AgentError, Check, FixedClock, GateCall, MemoryStore, Model, ModelError, ModelEvent, ModelInfo, ModelReply,
+    ModelRequest, ModelStream, NoResolvers, Reply, RunStream, Stage, Store,
 };
 use toolwright_tool::{Running, Tool, ToolBody, ToolBuilder, ToolContext, ToolError};
 
@@ -356,6 +356,8 @@ pub fn brief(events: &[Event]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for event in events {
         let name = event.kind.type_name();
+        let is_delta =
+            matches!(event.kind, EventKind::TextDelta { .. } | EventKind::ReasoningDelta { .. } | EventKind::ToolInputDelta { .. });
         let line = match &event.kind {
             EventKind::StepStart { step } => format!("{name} {step}"),
             EventKind::TextDone { text } | EventKind::ReasoningDone { text, .. } => format!("{name} {text}"),
@@ -371,7 +373,7 @@ pub fn brief(events: &[Event]) -> Vec<String> {
             EventKind::GuardrailTripped { name: guardrail, .. } => format!("{name} {guardrail}"),
             _ => name.to_owned(),
         };
-        if name.ends_with(".delta") && out.last() == Some(&line) {
+        if is_delta && out.last() == Some(&line) {
             continue;
         }
         out.push(line);
@@ -435,8 +437,6 @@ pub fn clock() -> FixedClock {
     FixedClock::at(toolwright_core::Timestamp(1_767_225_600_000))
 }
 
-pub fn map(value: Value) -> serde_json::Map<String, Value> {
+pub fn map(value: &Value) -> serde_json::Map<String, Value> {
     value.as_object().unwrap().clone()
 }
-
-pub type Counts = HashMap<String, usize>;

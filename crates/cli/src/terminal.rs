@@ -103,7 +103,10 @@ pub(crate) fn log(filter: &str) -> Result<(), Problem> {
     use tracing_subscriber::util::SubscriberInitExt as _;
 
     let targets: Targets = filter.parse().map_err(|error| {
-        Problem::usage(format!("`{filter}` is not a log filter: {error}"))
+        // Some builds of the filter's parser put a preface before what is wrong.
+        let said = error.to_string();
+        let wrong = said.strip_prefix("invalid filter directive: ").unwrap_or(&said);
+        Problem::usage(format!("`{filter}` is not a log filter: {wrong}"))
             .hint("write a level (`debug`), or targets and levels (`toolwright_models=trace,info`)")
     })?;
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false);

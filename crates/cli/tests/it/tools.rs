@@ -111,7 +111,6 @@ fn a_file_without_tools_is_refused() {
     }
 }
 
-// rule: sdk-runtime CLI-8
 #[test]
 fn keys_are_named_and_never_shown() {
     let home = Home::new();

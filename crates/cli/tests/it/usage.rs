@@ -16,7 +16,6 @@ fn a_mistyped_command_is_told_with_the_one_that_was_meant() {
     refused(&["frobnicate"], &[], "error: there is no command `frobnicate` [TOOLWRIGHT_CONFIG_INVALID]\nhint: see `toolwright --help`\n");
 }
 
-// rule: sdk-runtime CLI-1
 #[test]
 fn options_are_strict() {
     refused(

@@ -553,10 +553,12 @@ impl<'a> World<'a> {
     /// Somebody decides, decides again, too late, about something else, or cancels what is over.
     fn somebody_posts(&mut self) {
         let audit = &self.store.audit;
-        if audit.approvals.is_empty() || self.rng.percent(2) {
-            if self.plan.cancel > 0 && audit.run.is_none() && self.rng.percent(20) {
-                self.post_cancel();
-            }
+        if self.plan.cancel > 0 && audit.run.is_none() && self.rng.percent(10) {
+            // For a run that is over, or never was.
+            self.post_cancel();
+            return;
+        }
+        if audit.approvals.is_empty() {
             return;
         }
         let waiting: Vec<usize> = audit.waiting().collect();

@@ -24,7 +24,8 @@ cargo xtask <chore>
   bench [NAME ...] [--json] [--slack FACTOR]
                                     measure figures and compare them with their limits
   local-eval [dev] [-v]             show the local model on its evaluation sets
-  sim [--schedules N] [--seed S]    run the simulator";
+  sim [--schedules N] [--seed S] [--bug NAME]
+                                    run the simulator";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);

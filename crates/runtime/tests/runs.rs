@@ -597,6 +597,7 @@ async fn a_tool_has_one_deadline_and_its_result_says_that_the_outcome_is_unknown
             builder = builder.timeout(Duration::from_secs(timeout));
         }
         let body = move |_: Value, _: ToolContext| async move {
+            // paused clock
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             Ok::<_, ToolError>(seconds)
         };
@@ -639,6 +640,7 @@ async fn the_deadline_of_a_call_stands_still_while_a_person_decides() {
     let tool = Tool::new("act", "Takes a minute.")
         .needs_approval()
         .run_json(|_, _| async {
+            // paused clock
             tokio::time::sleep(Duration::from_mins(1)).await;
             Ok::<_, ToolError>("done")
         })

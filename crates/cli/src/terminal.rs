@@ -102,7 +102,7 @@ pub(crate) fn log(filter: &str) -> Result<(), Problem> {
     use tracing_subscriber::layer::SubscriberExt as _;
     use tracing_subscriber::util::SubscriberInitExt as _;
 
-    let targets: Targets = filter.parse().map_err(|error| {
+    let targets: Targets = filter.parse().map_err(|error: tracing_subscriber::filter::ParseError| {
         // Some builds of the filter's parser put a preface before what is wrong.
         let said = error.to_string();
         let wrong = said.strip_prefix("invalid filter directive: ").unwrap_or(&said);

@@ -35,7 +35,7 @@ fn tools() -> Vec<Offer> {
 }
 
 fn ask(engine: &Engine, tools: &[Offer], said: &[Said]) -> Answer {
-    let question = Question { today: Some("2026-11-30"), tools, said };
+    let question = Question { tools, said };
     answer(engine, &question, &AtomicBool::new(false)).unwrap()
 }
 

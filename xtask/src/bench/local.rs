@@ -13,9 +13,6 @@ use toolwright_models::local::{Answer, Engine, Offer, Question, Said, ToolText, 
 
 use super::Measured;
 
-/// The day on which the sets take place.
-const TODAY: &str = "2026-11-30";
-
 #[derive(Default)]
 struct Figures {
     requests: u32,
@@ -88,7 +85,7 @@ fn measure(engine: &Engine, tools: &Value, cases: &Value, verbose: bool) -> Resu
         let offers = offers(tools, case.get("tools").unwrap_or(&Value::Null));
         let request = case.get("request").and_then(Value::as_str).unwrap_or_default();
         let said = [Said::Request(request.into())];
-        let question = Question { today: Some(TODAY), tools: &offers, said: &said };
+        let question = Question { tools: &offers, said: &said };
         let given = answer(engine, &question, &AtomicBool::new(false))?;
         let read_only = |name: &str| offers.iter().any(|offer| offer.text.name() == name && offer.read_only);
         let asks = given.calls.iter().any(|call| call.doubt.is_some() && !read_only(&call.name));
@@ -152,7 +149,7 @@ fn turn(engine: &Engine, tools: &Value) -> Result<Duration> {
     for request in requests {
         let said = [Said::Request(request.into())];
         let begun = Instant::now();
-        answer(engine, &Question { today: Some(TODAY), tools: &offers, said: &said }, &AtomicBool::new(false))?;
+        answer(engine, &Question { tools: &offers, said: &said }, &AtomicBool::new(false))?;
         times.push(begun.elapsed());
     }
     let mut later = times.split_off(1);

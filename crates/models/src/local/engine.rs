@@ -59,8 +59,8 @@ pub struct Turn<'a> {
     pub tools: &'a [ToolText],
     /// What was said, oldest first; the last is a request or results.
     pub said: &'a [Said],
-    /// When given, the reply is one call of one of these tools, without reasoning, whose free texts are among these spans.
-    pub only_copy: Option<(&'a [ToolText], &'a [String])>,
+    /// When given, the reply is one call of this tool, without reasoning, whose free texts are among these spans.
+    pub only_copy: Option<(&'a ToolText, &'a [String])>,
 }
 
 /// The model's reply.
@@ -133,7 +133,7 @@ impl Engine {
         let last = prompt.get(prompt.len() - 1..).unwrap_or_default();
         let hidden = shared.network.read(&mut state, last, &going).ok_or(LocalError::Cancelled)?;
         let matcher = match turn.only_copy {
-            Some((tools, spans)) => shared.grammars.copying_matcher(tools, spans),
+            Some((tool, spans)) => shared.grammars.copying_matcher(tool, spans),
             None if turn.tools.is_empty() => None,
             None => shared.matcher(turn.tools),
         };

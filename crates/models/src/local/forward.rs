@@ -527,3 +527,50 @@ fn add_product(out: &mut [f32], a: &[f32], b: &[f32]) {
         *out += a * b;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{tokens, weights};
+    use super::*;
+
+    const PROMPT: &str = "The name of the weekday of 31 December 1999, in \u{e9}t\u{e9} \u{1f600}: {\"date\":\"1999-12-31\"}";
+
+    #[tokio::test]
+    async fn reading_in_pieces_agrees_with_the_crates_own_pass() {
+        let network = Network::load(&weights::ensure(|_| ()).await.unwrap()).unwrap();
+
+        // The tokens are those of the tokenizer that the model was trained with.
+        for text in [PROMPT, "", " ", "\n\n  a", include_str!("grammar.rs")] {
+            for part in text.split_inclusive('\n') {
+                assert_eq!(tokens::encode(&network.tokenizer, part), network.tokenizer.encode(part), "{part:?}");
+            }
+        }
+
+        // A copied state is continued in pieces of every kind: many positions, a few, one.
+        let ids = tokens::encode(&network.tokenizer, PROMPT);
+        assert!(ids.len() > 20, "{}", ids.len());
+        let (first, rest) = ids.split_at(9);
+        let (few, rest) = rest.split_at(3);
+        let mut state = network.start();
+        network.read(&mut state, first, &|| true).unwrap();
+        let mut state = state.clone();
+        network.read(&mut state, few, &|| true).unwrap();
+        let mut hidden = Vec::new();
+        for id in rest {
+            hidden = network.read(&mut state, &[*id], &|| true).unwrap();
+        }
+        let logits = network.logits(&hidden);
+        let theirs = network.model.forward_sequence(&ids);
+        let theirs = theirs.chunks_exact(logits.len()).last().unwrap();
+        let largest = theirs.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+        for (ours, theirs) in logits.iter().zip(theirs) {
+            assert!((ours - theirs).abs() < 1e-3 * largest, "{ours} {theirs}");
+        }
+        let head = network.head.as_ref().unwrap();
+        let theirs = sigmoid(network.model.forward_head(&ids, head)[0]);
+        assert!((network.confidence(&state).unwrap() - theirs).abs() < 1e-3);
+
+        assert!(network.read(&mut state, &ids, &|| false).is_none());
+        assert!(network.read(&mut state, &[], &|| true).is_none());
+    }
+}

@@ -10,7 +10,7 @@ use llguidance::toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, Tok
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{Map, Value, json};
 
-use super::prompt::ToolText;
+use super::prompt::{ToolText, has_type};
 use super::tokens;
 
 /// The most calls one reply may hold. The model repeats itself when it may go on for ever.
@@ -72,9 +72,9 @@ impl Grammars {
         attempts.into_iter().find_map(|arguments| self.compile(&calls_schema(tools, &arguments, 0, MAX_CALLS)))
     }
 
-    /// A matcher for exactly one call of one of `tools`, whose free texts are copied from `spans`.
-    pub(crate) fn copying_matcher(&self, tools: &[ToolText], spans: &[String]) -> Option<Matcher> {
-        self.compile(&calls_schema(tools, &Arguments::Copied(spans), 1, 1))
+    /// A matcher for exactly one call of `tool`, whose free texts are copied from `spans`.
+    pub(crate) fn copying_matcher(&self, tool: &ToolText, spans: &[String]) -> Option<Matcher> {
+        self.compile(&calls_schema(std::slice::from_ref(tool), &Arguments::Copied(spans), 1, 1))
     }
 
     fn compile(&self, schema: &Value) -> Option<Matcher> {
@@ -147,11 +147,15 @@ fn bounded(schema: &Value, spans: Option<&[String]>, depth: usize) -> Value {
         };
         out.insert(key.clone(), kept);
     }
-    let is = |name: &str| fields.get("type").is_some_and(|t| t == name || t.as_array().is_some_and(|t| t.iter().any(|t| t == name)));
+    let is = |name: &str| has_type(schema, name);
     let is_free = !["enum", "const", "pattern", "maxLength"].iter().any(|key| out.contains_key(*key));
     if is("string") && is_free {
         match spans {
-            Some(spans) => out.insert("enum".into(), spans.into()),
+            Some(spans) => {
+                // Null is no text to copy.
+                out.insert("type".into(), "string".into());
+                out.insert("enum".into(), spans.into())
+            }
             None => out.insert("maxLength".into(), MAX_STRING.into()),
         };
     }

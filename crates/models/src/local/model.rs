@@ -79,14 +79,12 @@ impl Shared {
         let _turn = self.turn.lock().await;
         let said = said(request);
         let offers = offers(request, &said);
-        let today = request.today.to_string();
         let cancel = Arc::new(AtomicBool::new(false));
         // The flag is also set when this future is dropped, so an abandoned turn stops within a token.
         let _guard = SetOnDrop(Arc::clone(&cancel));
         let flag = Arc::clone(&cancel);
         let turn = blocking(move || {
-            let question =
-                Question { today: Some(&today).filter(|today| !today.is_empty()).map(String::as_str), tools: &offers, said: &said };
+            let question = Question { tools: &offers, said: &said };
             answer(&engine, &question, &flag)
         });
         tokio::select! {

@@ -29,6 +29,15 @@ impl ToolText {
         Self { name: name.into(), description, text: Value::Object(tool).to_string(), parameters }
     }
 
+    /// The same tool with exactly the arguments `keys` required.
+    pub(crate) fn requiring(&self, keys: Vec<String>) -> Self {
+        let mut tool = self.clone();
+        if let Some(fields) = tool.parameters.as_object_mut() {
+            fields.insert("required".into(), keys.into());
+        }
+        tool
+    }
+
     /// The tool's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -132,6 +141,15 @@ fn resolved(schema: &Value, root: &Value, depth: usize) -> Value {
         Value::Object(_) => Value::Object(Map::new()),
         Value::Array(items) => Value::Array(items.iter().map(|item| resolved(item, root, depth)).collect()),
         other => other.clone(),
+    }
+}
+
+/// Whether `schema` says that a value may be of type `name`.
+pub(crate) fn has_type(schema: &Value, name: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::Array(names)) => names.iter().any(|known| known == name),
+        Some(known) => known == name,
+        None => false,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`main`]: arguments in, an [`Exit`] out;
 //! - [`lint`]: what is doubtful about tools, as plain data;
-//! - [`reference`]: the help texts of every command.
+//! - [`reference()`]: the help texts of every command.
 
 mod args;
 mod ask;

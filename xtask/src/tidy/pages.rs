@@ -8,16 +8,10 @@ use crate::repo::Tree;
 /// Paths that exist on one machine only. Written in halves, so that this file passes its own check.
 const MACHINE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/"), concat!("/ho", "me/")];
 
-/// Hosts of package registries. Packages are named; where they come from is the reader's client's choice.
-const REGISTRIES: &[&str] = &[
-    concat!("crates", ".io"),
-    concat!("pypi", ".org"),
-    concat!("pythonhosted", ".org"),
-    concat!("registry.npmjs", ".org"),
-    concat!("npmjs", ".com"),
-    concat!("deb.debian", ".org"),
-    concat!("proxy.golang", ".org"),
-];
+/// Hosts of package registries, name and ending apart, so that no host stands here. Packages are named; where they come
+/// from is the reader's client's choice.
+const REGISTRIES: &[(&str, &str)] =
+    &[("crates", "io"), ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("debian", "org"), ("golang", "org")];
 
 pub(super) fn machine_names(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -27,8 +21,11 @@ pub(super) fn machine_names(tree: &Tree) -> Vec<Violation> {
                 let say = format!("`{path}...` is a path of one machine; use a relative path, or an invented one such as `/srv/app`");
                 found.push(Violation::new(&file.path, number, say));
             }
-            if let Some(host) = REGISTRIES.iter().find(|host| line.contains(**host)) {
-                let say = format!("name the package, not the registry's host `{host}`");
+            let names = |name: &str, ending: &str| {
+                line.split(name).skip(1).any(|rest| rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(ending)))
+            };
+            if let Some((name, ending)) = REGISTRIES.iter().find(|(name, ending)| names(name, ending)) {
+                let say = format!("name the package, not the registry's host `{name}.{ending}`");
                 found.push(Violation::new(&file.path, number, say));
             }
         }
@@ -146,7 +143,8 @@ mod tests {
     #[test]
     fn machine_paths_and_registries_are_found() {
         let [root, _, users, _] = MACHINE_PATHS else { panic!("four folders") };
-        let [registry, ..] = REGISTRIES else { panic!("some registries") };
+        let [(name, ending), ..] = REGISTRIES else { panic!("some registries") };
+        let registry = format!("{name}.{ending}");
         let text = format!("at {root}x\n\"{users}a\"\nhttps://example.com{root}\nfrom {registry}\nfine\n");
         let tree = Tree::of(&[("docs/x.md", &text), ("Cargo.lock", &text)]);
         let lines: Vec<usize> = machine_names(&tree).iter().map(|violation| violation.line).collect();

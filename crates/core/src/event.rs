@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::args::RepairNote;
 use crate::finish::{AbortReason, FinishReason, StepFinish};
-use crate::ids::{ApprovalId, CallId, RunId, Seq, Timestamp};
+use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::usage::Usage;
 
 /// The version of the event layout.
@@ -181,6 +181,13 @@ pub struct TodoCounts {
     pub completed: usize,
     /// All.
     pub total: usize,
+}
+
+/// What went wrong with a compaction; the run goes on without it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionError {
+    /// One sentence.
+    pub message: String,
 }
 
 /// A rule that matched.
@@ -427,6 +434,106 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         info: Option<Value>,
     },
+    /// Input was queued for the run.
+    #[serde(rename = "input.queued", rename_all = "camelCase")]
+    InputQueued {
+        /// Its id.
+        id: InputId,
+        /// Its text.
+        text: String,
+    },
+    /// Input came that steers the run.
+    #[serde(rename = "input.steered", rename_all = "camelCase")]
+    InputSteered {
+        /// Its id.
+        id: InputId,
+        /// Its text.
+        text: String,
+        /// `immediate` if a silent model call is given up for it, else `queued`.
+        mode: String,
+    },
+    /// Queued input joined the transcript.
+    #[serde(rename = "input.applied", rename_all = "camelCase")]
+    InputApplied {
+        /// Which.
+        id: InputId,
+        /// The step before whose model call it joined.
+        step: u32,
+    },
+    /// Queued input was not taken; whoever sent it has it back.
+    #[serde(rename = "input.returned", rename_all = "camelCase")]
+    InputReturned {
+        /// Which.
+        id: InputId,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// What the model sees is being made shorter.
+    #[serde(rename = "compaction.start", rename_all = "camelCase")]
+    CompactionStart {
+        /// What decides.
+        strategy: Arc<str>,
+        /// Tokens before, estimated.
+        tokens_before: u64,
+        /// The model's window.
+        context_window: u64,
+        /// From how many tokens on it acts.
+        threshold_tokens: u64,
+        /// `manual` if somebody asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trigger: Option<String>,
+    },
+    /// What the model sees was made shorter, or could not be.
+    #[serde(rename = "compaction.done", rename_all = "camelCase")]
+    CompactionDone {
+        /// What decided.
+        strategy: Arc<str>,
+        /// Tokens before, estimated.
+        tokens_before: u64,
+        /// Tokens after, estimated.
+        tokens_after: u64,
+        /// Calls whose results are now a marker.
+        pruned_tool_call_ids: Vec<CallId>,
+        /// Whether older messages became a summary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<bool>,
+        /// What went wrong on the way.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<CompactionError>,
+        /// `manual` if somebody asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trigger: Option<String>,
+    },
+    /// The thread's transcript was emptied.
+    #[serde(rename = "context.cleared", rename_all = "camelCase")]
+    ContextCleared {
+        /// The thread.
+        session_id: ThreadId,
+        /// How many messages it had.
+        messages_cleared: u64,
+    },
+    /// The agent that goes on differs from the one that began.
+    #[serde(rename = "agent.drift", rename_all = "camelCase")]
+    AgentDrift {
+        /// The model is another.
+        model: bool,
+        /// Tools it did not have.
+        tools_added: Vec<String>,
+        /// Tools it has no longer.
+        tools_removed: Vec<String>,
+        /// Tools whose arguments are others.
+        tools_changed: Vec<String>,
+        /// The instructions are others.
+        instructions: bool,
+    },
+    /// The events before this one are another thread's.
+    #[serde(rename = "thread.forked", rename_all = "camelCase")]
+    ThreadForked {
+        /// The other thread.
+        from: ThreadId,
+        /// The position up to which its journal was copied.
+        at: Seq,
+    },
     /// Any other event, kept whole: of a later version, or of the application.
     #[serde(untagged)]
     Unknown(Map<String, Value>),
@@ -434,7 +541,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// The types this version reads.
-    pub const TYPES: [&'static str; 20] = [
+    pub const TYPES: [&'static str; 29] = [
         "run.start",
         "step.start",
         "text.delta",
@@ -455,6 +562,15 @@ impl EventKind {
         "error",
         "run.done",
         "guardrail.tripped",
+        "input.queued",
+        "input.steered",
+        "input.applied",
+        "input.returned",
+        "compaction.start",
+        "compaction.done",
+        "context.cleared",
+        "agent.drift",
+        "thread.forked",
     ];
 
     /// Whether `name` is a type this version reads into its own variant.
@@ -484,6 +600,15 @@ impl EventKind {
             Self::StepDone { .. } => "step.done",
             Self::Error { .. } => "error",
             Self::RunDone { .. } => "run.done",
+            Self::InputQueued { .. } => "input.queued",
+            Self::InputSteered { .. } => "input.steered",
+            Self::InputApplied { .. } => "input.applied",
+            Self::InputReturned { .. } => "input.returned",
+            Self::CompactionStart { .. } => "compaction.start",
+            Self::CompactionDone { .. } => "compaction.done",
+            Self::ContextCleared { .. } => "context.cleared",
+            Self::AgentDrift { .. } => "agent.drift",
+            Self::ThreadForked { .. } => "thread.forked",
             Self::GuardrailTripped { .. } => "guardrail.tripped",
             Self::Unknown(fields) => fields.get("type").and_then(Value::as_str).unwrap_or_default(),
         }

@@ -58,6 +58,11 @@ id!(
     ApprovalId
 );
 
+id!(
+    /// One piece of input that was queued for a run.
+    InputId
+);
+
 impl ApprovalId {
     /// The id of the decision that `call` of `thread` waits for; `round` tells a second wait of one call from the first.
     pub fn of(thread: &ThreadId, call: &CallId, round: u32) -> Self {

@@ -10,6 +10,7 @@ pub mod schema;
 
 mod event;
 mod failure;
+mod fingerprint;
 mod finish;
 mod ids;
 mod message;
@@ -18,6 +19,8 @@ mod next;
 mod output;
 mod project;
 mod record;
+mod reshape;
+mod saved;
 mod spec;
 mod text;
 mod thread;
@@ -25,22 +28,27 @@ mod transcript;
 mod usage;
 mod words;
 
-pub use event::{EVENT_VERSION, ErrorBody, Event, EventKind, EventUsage, RuleMatch, Todo, TodoCounts, TodoStatus, is_event};
+pub use event::{
+    CompactionError, EVENT_VERSION, ErrorBody, Event, EventKind, EventUsage, RuleMatch, Todo, TodoCounts, TodoStatus, is_event,
+};
 pub use failure::{ToolFailure, ToolFailureKind};
+pub use fingerprint::{Drift, Fingerprint};
 pub use finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
-pub use ids::{ApprovalId, CallId, InvalidThreadId, RunId, Seq, ThreadId, Timestamp};
+pub use ids::{ApprovalId, CallId, InputId, InvalidThreadId, RunId, Seq, ThreadId, Timestamp};
 pub use message::{ArgsState, Author, CallItem, Input, Item, Message, Part, ResultItem, Role, Side};
 pub use name::{InvalidToolName, ToolName};
 pub use next::{Action, Key};
 pub use output::ToolOutput;
 pub use project::project;
 pub use record::{
-    ApprovalAsk, CallOpening, CallOrigin, Decision, DecisionVerdict, Ending, Outcome, RECORD_VERSION, Record, RecordBody, RunCause,
-    RunLimits, Verdict,
+    ApprovalAsk, CallOpening, CallOrigin, Compaction, Decision, DecisionVerdict, Ending, Folded, InputMode, Outcome, RECORD_VERSION,
+    Record, RecordBody, RunCause, RunLimits, Verdict,
 };
+pub use reshape::{SUMMARY_HEADER, pruned_marker};
+pub use saved::{Saved, SavedError};
 pub use schema::Issue;
 pub use spec::{Annotations, ArgsExample, EnvNeed, OnInterrupt, ToolOrigin, ToolSpec};
-pub use text::{TRUNCATION_MARKER, bounded, cut};
-pub use thread::{Call, CallState, GatedArgs, LastRun, Misfit, Run, Thread};
+pub use text::{TRUNCATION_MARKER, bounded, cut, sha256_hex};
+pub use thread::{Call, CallState, GatedArgs, LastRun, Misfit, QueuedInput, Run, Thread};
 pub use transcript::{Transcript, Unbalanced};
 pub use usage::Usage;

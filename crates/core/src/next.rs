@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::failure::ToolFailure;
 use crate::finish::{FinishReason, GuardrailTrip, StepFinish};
-use crate::ids::CallId;
-use crate::record::{CallOrigin, Ending, Outcome, RecordBody, RunCause};
-use crate::thread::{Call, CallState, Thread};
+use crate::ids::{CallId, InputId};
+use crate::record::{CallOrigin, Ending, InputMode, Outcome, RecordBody, RunCause};
+use crate::thread::{Call, CallState, QueuedInput, Thread};
 
 /// The stable name of an action, by which a driver knows what it has in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +27,10 @@ pub enum Key {
     Execute(CallId),
     /// A result for a call that will not run.
     Settle(CallId),
+    /// Queued input that joins the transcript.
+    ApplyInput(InputId),
+    /// Queued input that goes back to its sender.
+    ReturnInput(InputId),
     /// The end of a step.
     EndStep(u32),
     /// The end of the run.
@@ -66,6 +70,15 @@ pub enum Action {
     },
     /// What stands under the key, if it is in flight, has to stop.
     Cancel(Key),
+    /// Queued input joins the transcript, at a safe point.
+    ApplyInput {
+        /// Which.
+        id: InputId,
+        /// The step that follows.
+        step: u32,
+    },
+    /// Queued input was meant for this run only, which ends without it.
+    ReturnInput(InputId),
     /// The step has to end.
     EndStep {
         /// Its number.
@@ -88,6 +101,8 @@ impl Action {
             Self::Execute { call, .. } => Key::Execute(call.clone()),
             Self::Settle { call, .. } => Key::Settle(call.clone()),
             Self::Cancel(key) => Key::Cancel(Box::new(key.clone())),
+            Self::ApplyInput { id, .. } => Key::ApplyInput(id.clone()),
+            Self::ReturnInput(id) => Key::ReturnInput(id.clone()),
             Self::EndStep { step, .. } => Key::EndStep(*step),
             Self::Finish(_) => Key::Finish,
         }
@@ -100,14 +115,15 @@ impl Thread {
         if self.blocked_by.is_some() {
             return Vec::new();
         }
-        let Some(run) = &self.run else {
-            let decided = self.open_calls().any(|call| matches!(call.state, CallState::Decided(..)));
-            return if decided { vec![Action::StartRun(RunCause::Decision)] } else { Vec::new() };
-        };
+        let Some(run) = &self.run else { return self.start_by_itself().map(Action::StartRun).into_iter().collect() };
         if let Some(ending) = &run.ending {
             return self.wind_down(ending);
         }
         if let Some(step) = self.step.as_ref().filter(|step| !step.replied) {
+            if step.steered {
+                let end = Action::EndStep { step: step.number, finish: StepFinish::Steered };
+                return vec![Action::Cancel(Key::Ask(step.number)), end];
+            }
             return vec![Action::AskModel { step: step.number }];
         }
         if !self.turn.is_empty() {
@@ -119,25 +135,69 @@ impl Thread {
         vec![self.go_on_or_finish()]
     }
 
+    /// What starts a run where none is active: decided calls, a fork in mid-run, input that waits.
+    fn start_by_itself(&self) -> Option<RunCause> {
+        let (mut decided, mut asking) = (false, false);
+        for call in self.open_calls() {
+            decided |= matches!(call.state, CallState::Decided(..));
+            asking |= matches!(call.state, CallState::Asking(_));
+        }
+        if decided {
+            Some(RunCause::Decision)
+        } else if asking {
+            None
+        } else if self.forked_open {
+            Some(RunCause::Resume)
+        } else {
+            (self.turn.is_empty() && self.queued.iter().any(|input| input.only.is_none())).then_some(RunCause::Input)
+        }
+    }
+
+    /// The end of the run, once input that was meant for it alone has gone back.
+    fn finish(&self, reason: FinishReason) -> Action {
+        let run = self.run.as_ref().map(|run| &run.id);
+        match self.queued.iter().find(|input| input.only.is_some() && input.only.as_ref() == run) {
+            Some(input) => Action::ReturnInput(input.id.clone()),
+            None => Action::Finish(reason),
+        }
+    }
+
+    /// Input that the active run may take at a safe point.
+    fn joining(&self) -> Option<&QueuedInput> {
+        self.may_join().next()
+    }
+
+    fn may_join(&self) -> impl Iterator<Item = &QueuedInput> {
+        let run = self.run.as_ref().filter(|run| run.cause != RunCause::Invocation);
+        let fits = move |input: &&QueuedInput| run.is_some_and(|run| input.only.as_ref().is_none_or(|only| *only == run.id));
+        self.queued.iter().filter(fits)
+    }
+
     /// No call is open, no step is open: another step, or the end.
     fn go_on_or_finish(&self) -> Action {
         let Some(run) = &self.run else { return Action::Finish(FinishReason::Stop) };
         // A direct call ends with its result, also where a decision came between.
         if run.cause == RunCause::Invocation || (run.cause == RunCause::Decision && self.ended_direct) {
-            return Action::Finish(FinishReason::Stop);
+            return self.finish(FinishReason::Stop);
+        }
+        // New input makes even a run whose model is done go on (sdk-runtime QUE-2), as far as its steps reach.
+        if self.steps_taken < run.limits.max_steps
+            && let Some(input) = self.joining()
+        {
+            return Action::ApplyInput { id: input.id.clone(), step: self.last_step + 1 };
         }
         if let Some(finish) = &run.last_finish {
             let called = self.transcript.last().is_some_and(|message| message.results().next().is_some());
             // Calls make the run go on whatever the reply's reason says, except where the reply was cut or withheld.
             if !called || matches!(finish, FinishReason::Length | FinishReason::ContentFilter) {
-                return Action::Finish(finish.clone());
+                return self.finish(finish.clone());
             }
         }
         if run.limits.max_repeats.is_some_and(|max| self.repetition.count >= max) {
-            return Action::Finish(FinishReason::Guardrail);
+            return self.finish(FinishReason::Guardrail);
         }
         if self.steps_taken >= run.limits.max_steps {
-            return Action::Finish(FinishReason::MaxSteps);
+            return self.finish(FinishReason::MaxSteps);
         }
         Action::StartStep(self.last_step + 1)
     }
@@ -154,7 +214,13 @@ impl Thread {
         let mut gate_free = true;
         let mut all_before_done = true;
         let mut waiting = false;
+        // New input that steers: what has not begun does not begin (sdk-runtime STE-3).
+        let steered = self.may_join().any(|input| input.mode == InputMode::Steer);
         for call in self.open_calls() {
+            if steered && !matches!(call.state, CallState::Executing { .. } | CallState::Done) {
+                actions.push(Action::Settle { call: call.id.clone(), why: "new input came before the call started" });
+                continue;
+            }
             let may_pass = all_before_done || !call.sequential;
             match &call.state {
                 CallState::Opened => {
@@ -189,7 +255,7 @@ impl Thread {
             // Nothing can move before somebody decides.
             return match &self.step {
                 Some(step) => vec![Action::EndStep { step: step.number, finish: StepFinish::AwaitingApproval }],
-                None => vec![Action::Finish(FinishReason::AwaitingApproval)],
+                None => vec![self.finish(FinishReason::AwaitingApproval)],
             };
         }
         actions
@@ -226,7 +292,7 @@ impl Thread {
         };
         match &self.step {
             Some(step) => actions.push(Action::EndStep { step: step.number, finish: step_finish }),
-            None => actions.push(Action::Finish(finish)),
+            None => actions.push(self.finish(finish)),
         }
         actions
     }
@@ -251,6 +317,10 @@ impl Thread {
                     replaced_by: None,
                     fatal: None,
                 })
+            }
+            Action::ApplyInput { id, step } => Some(RecordBody::InputApplied { id: id.clone(), step: *step }),
+            Action::ReturnInput(id) => {
+                Some(RecordBody::InputReturned { id: id.clone(), why: Arc::from("the run ended before its next model call") })
             }
             Action::Finish(finish) => self.run_done(finish),
             _ => None,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::event::{ErrorBody, EventKind, EventUsage};
+use crate::event::{CompactionError, ErrorBody, EventKind, EventUsage};
 use crate::failure::ToolFailureKind;
 use crate::finish::Failure;
 use crate::message::Item;
-use crate::record::{Ending, Outcome, Record, RecordBody, Verdict};
+use crate::record::{Ending, InputMode, Outcome, Record, RecordBody, Verdict};
 
 impl From<&Failure> for ErrorBody {
     fn from(failure: &Failure) -> Self {
@@ -33,6 +33,10 @@ fn args_value(arguments: Option<&Arc<str>>) -> Value {
 /// | `call.executing`, from the second attempt | `tool.start` anew |
 /// | `call.done` | `tool.done` or `tool.error`, then the call's own events; nothing for a call that never started |
 /// | `step.done` | `step.done` |
+/// | `input.queued`, `.applied`, `.returned` | `input.queued` or `input.steered`, `input.applied`, `input.returned` |
+/// | `context.compacted` | `compaction.start`, `compaction.done` |
+/// | `transcript.replaced` | `context.cleared` if it was emptied |
+/// | `agent.drifted`, `thread.forked` | `agent.drift`, `thread.forked` |
 /// | `run.done` | `error` if it failed, `guardrail.tripped` if a repetition ended it, then `run.done` |
 /// | others | none |
 pub fn project(record: &Record) -> Vec<EventKind> {
@@ -144,6 +148,51 @@ pub fn project(record: &Record) -> Vec<EventKind> {
             });
             events
         }
+        RecordBody::InputQueued { id, mode, messages, immediate, .. } => {
+            let text: Vec<String> = messages.iter().map(|message| message.text_of()).collect();
+            let (id, text) = (id.clone(), text.join("\n"));
+            vec![match mode {
+                InputMode::Steer => {
+                    let mode = if *immediate { "immediate" } else { "queued" };
+                    EventKind::InputSteered { id, text, mode: mode.to_owned() }
+                }
+                _ => EventKind::InputQueued { id, text },
+            }]
+        }
+        RecordBody::InputApplied { id, step } => vec![EventKind::InputApplied { id: id.clone(), step: *step }],
+        RecordBody::InputReturned { id, why } => vec![EventKind::InputReturned { id: id.clone(), reason: Arc::clone(why) }],
+        RecordBody::ContextCompacted(compaction) => {
+            let trigger = compaction.step.is_none().then(|| "manual".to_owned());
+            vec![
+                EventKind::CompactionStart {
+                    strategy: Arc::clone(&compaction.strategy),
+                    tokens_before: compaction.tokens_before,
+                    context_window: compaction.context_window,
+                    threshold_tokens: compaction.threshold_tokens,
+                    trigger: trigger.clone(),
+                },
+                EventKind::CompactionDone {
+                    strategy: Arc::clone(&compaction.strategy),
+                    tokens_before: compaction.tokens_before,
+                    tokens_after: compaction.tokens_after,
+                    pruned_tool_call_ids: compaction.pruned.clone(),
+                    summary: compaction.folded.as_ref().map(|_| true),
+                    error: compaction.error.clone().map(|message| CompactionError { message }),
+                    trigger,
+                },
+            ]
+        }
+        RecordBody::TranscriptReplaced { cleared: Some((thread, messages)), .. } => {
+            vec![EventKind::ContextCleared { session_id: thread.clone(), messages_cleared: *messages }]
+        }
+        RecordBody::AgentDrifted(drift) => vec![EventKind::AgentDrift {
+            model: drift.model,
+            tools_added: drift.tools_added.clone(),
+            tools_removed: drift.tools_removed.clone(),
+            tools_changed: drift.tools_changed.clone(),
+            instructions: drift.instructions,
+        }],
+        RecordBody::ThreadForked { from, through } => vec![EventKind::ThreadForked { from: from.clone(), at: *through }],
         _ => Vec::new(),
     }
 }

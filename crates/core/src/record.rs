@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::args::RepairNote;
 use crate::failure::ToolFailure;
+use crate::fingerprint::{Drift, Fingerprint};
 use crate::finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
-use crate::ids::{ApprovalId, CallId, RunId, Seq, ThreadId, Timestamp};
+use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::message::Message;
 use crate::output::ToolOutput;
 use crate::usage::Usage;
@@ -67,6 +68,54 @@ words! {
         /// A client: command line, HTTP, MCP.
         Client = "client",
     }
+}
+
+words! {
+    /// How queued input joins a run.
+    InputMode {
+        /// At the next safe point: after the step's results, before the next model call (sdk-runtime QUE-1).
+        Queue = "queue",
+        /// As soon as it can: a silent model call is given up, calls that have not begun are not begun (sdk-runtime STE-1, STE-3).
+        Steer = "steer",
+    }
+}
+
+/// How what a model sees was made shorter. Applied to the transcript as it stood: first `pruned`, then `folded`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compaction {
+    /// The step before whose model call it happened; absent if somebody asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u32>,
+    /// What decided: `prune`, `summarize`, `two-phase`, or a name of the application's.
+    pub strategy: Arc<str>,
+    /// Tokens before, estimated.
+    pub tokens_before: u64,
+    /// Tokens after, estimated.
+    pub tokens_after: u64,
+    /// The model's window.
+    pub context_window: u64,
+    /// From how many tokens on it acts.
+    pub threshold_tokens: u64,
+    /// Calls whose results are now a marker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pruned: Vec<CallId>,
+    /// Messages that are now one summary, which stands where the first of them stood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<Folded>,
+    /// What went wrong on the way; the run goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Messages that became one summary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Folded {
+    /// Index ranges in the transcript, the end not included; ascending, apart, each whole groups of calls and results.
+    pub ranges: Vec<(usize, usize)>,
+    /// The summary, without its header.
+    pub summary: Arc<str>,
 }
 
 /// A call enters the tree of calls.
@@ -271,6 +320,12 @@ pub enum RecordBody {
         agent: Arc<str>,
         /// Its limits.
         limits: RunLimits,
+        /// What the agent is; absent if it is as at the run before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fingerprint: Option<Arc<Fingerprint>>,
+        /// What was added to the agent's instructions for this run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<Arc<str>>,
         /// Who it acts for; never part of an event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         principal: Option<Value>,
@@ -425,6 +480,71 @@ pub enum RecordBody {
         /// Why it ended early.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ending: Option<Ending>,
+    },
+    /// Input came for the run that is active, or for the next one.
+    #[serde(rename = "input.queued", rename_all = "camelCase")]
+    InputQueued {
+        /// Its id.
+        id: InputId,
+        /// How it joins.
+        mode: InputMode,
+        /// Its messages.
+        messages: Vec<Arc<Message>>,
+        /// The only run that may take it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        only: Option<RunId>,
+        /// Whether the model call in flight is given up for it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        immediate: bool,
+    },
+    /// Queued input joined the transcript.
+    #[serde(rename = "input.applied", rename_all = "camelCase")]
+    InputApplied {
+        /// Which.
+        id: InputId,
+        /// The step before whose model call it joined.
+        step: u32,
+    },
+    /// Queued input was not taken: its sender has it back.
+    #[serde(rename = "input.returned", rename_all = "camelCase")]
+    InputReturned {
+        /// Which.
+        id: InputId,
+        /// Why.
+        why: Arc<str>,
+    },
+    /// What a model sees was made shorter. The journal keeps everything.
+    #[serde(rename = "context.compacted")]
+    ContextCompacted(Compaction),
+    /// The agent that goes on differs from the one that began.
+    #[serde(rename = "agent.drifted")]
+    AgentDrifted(Drift),
+    /// The records before this one were copied from another thread.
+    #[serde(rename = "thread.forked", rename_all = "camelCase")]
+    ThreadForked {
+        /// The thread they were copied from.
+        from: ThreadId,
+        /// Up to where.
+        through: Seq,
+    },
+    /// The transcript was replaced as a whole: in a fork, or because it was emptied.
+    #[serde(rename = "transcript.replaced", rename_all = "camelCase")]
+    TranscriptReplaced {
+        /// The messages, balanced.
+        messages: Vec<Arc<Message>>,
+        /// The thread, if it was emptied, and how many messages it had.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cleared: Option<(ThreadId, u64)>,
+    },
+    /// A result in the transcript was replaced, in a fork.
+    #[serde(rename = "result.replaced", rename_all = "camelCase")]
+    ResultReplaced {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// Its result now.
+        output: Arc<ToolOutput>,
     },
     /// A kind this version does not know, kept whole.
     #[serde(untagged)]

@@ -1,4 +1,17 @@
-//! Cutting text without breaking characters (invariant 12).
+//! Cutting text without breaking characters (invariant 12), and hashing it.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+/// SHA-256 in lower-case hexadecimal.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        // Writing to a String can't fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
 
 /// The longest prefix of at most `max_bytes` bytes that ends on a character boundary.
 pub fn cut(text: &str, max_bytes: usize) -> &str {

@@ -3,13 +3,19 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use crate::failure::ToolFailureKind;
+use crate::fingerprint::Fingerprint;
 use crate::finish::{AbortReason, FinishReason};
-use crate::ids::{ApprovalId, CallId, RunId, Seq, ThreadId, Timestamp};
+use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::message::{Author, CallItem, Item, Message, Part, ResultItem};
-use crate::record::{ApprovalAsk, CallOpening, CallOrigin, Decision, Ending, Outcome, Record, RecordBody, RunCause, RunLimits, Verdict};
+use crate::output::ToolOutput;
+use crate::record::{
+    ApprovalAsk, CallOpening, CallOrigin, Decision, Ending, InputMode, Outcome, Record, RecordBody, RunCause, RunLimits, Verdict,
+};
+use crate::saved::{Origin, ResultOrigin};
 use crate::transcript::Transcript;
 use crate::usage::Usage;
 
@@ -69,19 +75,21 @@ pub struct Call {
     pub gated: Option<GatedArgs>,
     /// When the gate first let its start be seen.
     pub started_at: Option<Timestamp>,
+    /// When the decision it waits for, or waited for last, was asked for.
+    pub asked_at: Option<Timestamp>,
     /// How often its body began.
     pub attempts: u32,
     /// How often a decision was asked for.
     pub asked: u32,
     /// The decision that let it run, once there was one.
     pub decision: Option<Decision>,
-    result: Option<Outcome>,
+    result: Option<(Seq, Outcome)>,
 }
 
 impl Call {
     /// Its result, once there is one.
     pub fn result(&self) -> Option<&Outcome> {
-        self.result.as_ref()
+        self.result.as_ref().map(|(_, outcome)| outcome)
     }
 
     /// The pending decision, if the call waits for one.
@@ -117,6 +125,8 @@ pub struct Run {
     pub agent: Arc<str>,
     /// Its limits.
     pub limits: RunLimits,
+    /// What was added to the agent's instructions for it.
+    pub instructions: Option<Arc<str>>,
     /// Who it acts for.
     pub principal: Option<serde_json::Value>,
     /// The application's own data.
@@ -131,8 +141,9 @@ pub struct Run {
     pub since: Seq,
     /// The last reply of its model, if its calls did not make the run go on.
     pub(crate) last_finish: Option<FinishReason>,
-    /// The last reply's text.
+    /// The last reply's text, and the position of its record.
     pub(crate) text: Arc<str>,
+    pub(crate) text_at: Option<Seq>,
     /// Bodies begun in this run, per tool.
     pub(crate) calls_per_tool: HashMap<Arc<str>, u32>,
     /// Calls of this run whose body asked for another try, per tool.
@@ -154,17 +165,24 @@ pub struct LastRun {
     pub model_calls: u32,
     /// Why it ended early.
     pub ending: Option<Ending>,
+    /// What was added to the agent's instructions for it.
+    pub instructions: Option<Arc<str>>,
     /// Who it acted for.
     pub principal: Option<serde_json::Value>,
     /// The application's own data.
     pub metadata: Map<String, serde_json::Value>,
+    /// The position of its first record, and of the one that has the text.
+    pub(crate) since: Seq,
+    pub(crate) text_at: Option<Seq>,
 }
 
 /// The step that is open: its start has a record, its end has none.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenStep {
     pub(crate) number: u32,
     pub(crate) replied: bool,
+    /// Its silent model call is given up for input that steers.
+    pub(crate) steered: bool,
     pub(crate) usage: Option<Usage>,
     pub(crate) finish: Option<FinishReason>,
 }
@@ -175,8 +193,52 @@ type Ended = (Arc<str>, Arc<str>, Outcome);
 /// The last turn of a model, and how often in a row it was the same calls with the same results.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repetition {
-    what: Vec<Ended>,
+    pub(crate) what: Turn,
     pub(crate) count: u32,
+}
+
+/// A turn that ended: in full, or as a hash, where it was loaded from a snapshot.
+#[derive(Clone, Debug)]
+pub(crate) enum Turn {
+    Ended(Vec<Ended>),
+    Hash(String),
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self::Ended(Vec::new())
+    }
+}
+
+impl Turn {
+    pub(crate) fn hash(&self) -> String {
+        match self {
+            Self::Ended(calls) => crate::text::sha256_hex(serde_json::to_string(calls).unwrap_or_default().as_bytes()),
+            Self::Hash(hash) => hash.clone(),
+        }
+    }
+
+    fn is(&self, calls: &[Ended]) -> bool {
+        match self {
+            Self::Ended(known) => *known == calls,
+            Self::Hash(hash) => *hash == Self::Ended(calls.to_vec()).hash(),
+        }
+    }
+}
+
+/// Input that no run has taken yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedInput {
+    /// Its id.
+    pub id: InputId,
+    /// How it joins.
+    pub mode: InputMode,
+    /// Its messages.
+    pub messages: Vec<Arc<Message>>,
+    /// The only run that may take it.
+    pub only: Option<RunId>,
+    /// The position of its record.
+    pub since: Seq,
 }
 
 /// A thread: the fold of its journal.
@@ -187,9 +249,21 @@ pub struct Thread {
     pub(crate) id: Option<ThreadId>,
     pub(crate) head: Seq,
     pub(crate) transcript: Transcript,
+    /// Where each message of the transcript came from.
+    pub(crate) origins: Vec<Origin>,
     pub(crate) run: Option<Run>,
-    last_run: Option<LastRun>,
-    last_results: Vec<(CallId, Outcome)>,
+    pub(crate) last_run: Option<LastRun>,
+    /// What the agent of the last run is.
+    pub(crate) fingerprint: Option<Arc<Fingerprint>>,
+    /// Calls whose results are markers now.
+    pub(crate) pruned: HashSet<CallId>,
+    /// Input that waits for a safe point.
+    pub(crate) queued: Vec<QueuedInput>,
+    /// The thread is a fork of one whose run went on from here.
+    pub(crate) forked_open: bool,
+    /// The last step that what a model sees was made shorter for.
+    pub(crate) compacted_for: u32,
+    pub(crate) last_results: Vec<(Seq, CallId, Outcome)>,
     /// The last calls that ended were asked for by no model: nobody waits for another step.
     pub(crate) ended_direct: bool,
     pub(crate) step: Option<OpenStep>,
@@ -200,7 +274,7 @@ pub struct Thread {
     /// The open turn: its calls in order. Empty when every call has its result in the transcript.
     pub(crate) turn: Vec<CallId>,
     pub(crate) calls: HashMap<CallId, Call>,
-    used_ids: HashSet<CallId>,
+    pub(crate) used_ids: HashSet<CallId>,
     pub(crate) repetition: Repetition,
     pub(crate) blocked_by: Option<String>,
     #[cfg(feature = "planted-bugs")]
@@ -245,8 +319,28 @@ impl Thread {
     }
 
     /// The results of the last turn, or direct calls, that ended; in call order.
-    pub fn last_results(&self) -> &[(CallId, Outcome)] {
-        &self.last_results
+    pub fn last_results(&self) -> impl DoubleEndedIterator<Item = (&CallId, &Outcome)> {
+        self.last_results.iter().map(|(_, call, outcome)| (call, outcome))
+    }
+
+    /// Input that no run has taken yet, in the order it came.
+    pub fn queued(&self) -> &[QueuedInput] {
+        &self.queued
+    }
+
+    /// What the agent of the last run is, where its records say.
+    pub fn fingerprint(&self) -> Option<&Arc<Fingerprint>> {
+        self.fingerprint.as_ref()
+    }
+
+    /// Whether a run can start by itself: calls were decided, input waits, or a fork stands in the middle of a run.
+    pub fn can_go_on(&self) -> bool {
+        self.run.is_some() || !self.next().is_empty()
+    }
+
+    /// The last step that what a model sees was made shorter for.
+    pub fn compacted_for(&self) -> u32 {
+        self.compacted_for
     }
 
     /// How many steps were taken since the last new input.
@@ -336,7 +430,7 @@ impl Thread {
                 }
                 self.id = Some(thread.clone());
             }
-            RecordBody::RunStarted { cause, agent, limits, principal, metadata } => {
+            RecordBody::RunStarted { cause, agent, limits, fingerprint, instructions, principal, metadata } => {
                 if self.run.is_some() {
                     return Err("another run has not ended".to_owned());
                 }
@@ -348,11 +442,16 @@ impl Thread {
                     self.steps_taken = 0;
                     self.repetition = Repetition::default();
                 }
+                self.forked_open = false;
+                if fingerprint.is_some() {
+                    self.fingerprint.clone_from(fingerprint);
+                }
                 self.run = Some(Run {
                     id,
                     cause: cause.clone(),
                     agent: Arc::clone(agent),
                     limits: *limits,
+                    instructions: instructions.clone(),
                     principal: principal.clone(),
                     metadata: metadata.clone(),
                     usage: None,
@@ -361,6 +460,7 @@ impl Thread {
                     since: record.seq,
                     last_finish: None,
                     text: Arc::from(""),
+                    text_at: None,
                     calls_per_tool: HashMap::new(),
                     retries_per_tool: HashMap::new(),
                 });
@@ -375,7 +475,7 @@ impl Thread {
                         self.used_ids.insert(call.call_id.clone());
                     }
                 }
-                self.transcript.push(Arc::clone(message));
+                self.push(Arc::clone(message), Origin::Record(record.seq));
             }
             RecordBody::StepStarted { step } => {
                 if self.step.is_some() {
@@ -386,12 +486,12 @@ impl Thread {
                 }
                 self.active_run()?.last_finish = None;
                 self.ended_direct = false;
-                self.step = Some(OpenStep { number: *step, replied: false, usage: None, finish: None });
+                self.step = Some(OpenStep { number: *step, replied: false, steered: false, usage: None, finish: None });
                 self.last_step = *step;
                 self.steps_taken += 1;
             }
             RecordBody::ModelReplied { step, message, calls, finish, usage, .. } => {
-                self.fold_reply(*step, message, calls, finish, usage.as_ref())?
+                self.fold_reply(record.seq, *step, message, calls, finish, usage.as_ref())?
             }
             RecordBody::ModelFailed { failure, .. } => {
                 self.active_run()?.ending.get_or_insert(Ending::Error { failure: failure.clone() });
@@ -437,7 +537,9 @@ impl Thread {
                 open.attempts = *attempt;
                 open.state = CallState::Executing { attempt: *attempt };
             }
-            RecordBody::CallDone { call, tool, outcome, fatal, .. } => self.fold_result(call, tool, outcome, fatal.as_ref())?,
+            RecordBody::CallDone { call, tool, outcome, fatal, .. } => {
+                self.fold_result(record.seq, call, tool, outcome, fatal.as_ref())?;
+            }
             RecordBody::StepDone { step, .. } => {
                 if self.step.as_ref().is_none_or(|open| open.number != *step) {
                     return Err("that step is not open".to_owned());
@@ -460,16 +562,60 @@ impl Thread {
                     usage: *usage,
                     model_calls: *model_calls,
                     ending: ending.clone(),
+                    instructions: run.instructions,
                     principal: run.principal,
                     metadata: run.metadata,
+                    since: run.since,
+                    text_at: Some(record.seq),
                 });
             }
+            RecordBody::InputQueued { id, mode, messages, only, immediate } => {
+                if self.queued.iter().any(|input| input.id == *id) {
+                    return Err(format!("the input {id} was queued before"));
+                }
+                if messages.iter().any(|message| message.calls().next().is_some() || message.results().next().is_some()) {
+                    return Err("queued input holds calls or results".to_owned());
+                }
+                if *immediate {
+                    let step = self.step.as_mut().filter(|step| !step.replied).ok_or("no model call is in flight")?;
+                    step.steered = true;
+                }
+                let (mode, messages) = (mode.clone(), messages.clone());
+                self.queued.push(QueuedInput { id: id.clone(), mode, messages, only: only.clone(), since: record.seq });
+            }
+            RecordBody::InputApplied { id, .. } => {
+                if self.step.is_some() || !self.turn.is_empty() {
+                    return Err("input may not join in the middle of a step".to_owned());
+                }
+                let input = self.unqueue(id)?;
+                self.active_run()?.last_finish = None;
+                for (index, message) in input.messages.into_iter().enumerate() {
+                    self.push(message, Origin::Part(input.since, index));
+                }
+                self.repetition = Repetition::default();
+            }
+            RecordBody::InputReturned { id, .. } => drop(self.unqueue(id)?),
+            RecordBody::ContextCompacted(compaction) => self.compact(record.seq, compaction)?,
+            RecordBody::AgentDrifted(_) => {}
+            RecordBody::ThreadForked { .. } => self.become_fork(),
+            RecordBody::TranscriptReplaced { messages, .. } => self.replace_transcript(record.seq, messages)?,
+            RecordBody::ResultReplaced { call, output, .. } => self.replace_result(record.seq, call, output)?,
             RecordBody::Unknown(fields) => {
                 let kind = fields.get("kind").and_then(serde_json::Value::as_str).unwrap_or("without a kind");
                 self.blocked_by = Some(kind.to_owned());
             }
         }
         Ok(())
+    }
+
+    fn unqueue(&mut self, id: &InputId) -> Result<QueuedInput, String> {
+        let at = self.queued.iter().position(|input| input.id == *id).ok_or_else(|| format!("the input {id} is not queued"))?;
+        Ok(self.queued.remove(at))
+    }
+
+    pub(crate) fn push(&mut self, message: Arc<Message>, origin: Origin) {
+        self.transcript.push(message);
+        self.origins.push(origin);
     }
 
     fn active_run(&mut self) -> Result<&mut Run, String> {
@@ -492,6 +638,7 @@ impl Thread {
                 state: CallState::Opened,
                 gated: None,
                 started_at: None,
+                asked_at: None,
                 attempts: 0,
                 asked: 0,
                 decision: None,
@@ -502,6 +649,7 @@ impl Thread {
 
     fn fold_reply(
         &mut self,
+        seq: Seq,
         step: u32,
         message: &Arc<Message>,
         calls: &[CallOpening],
@@ -529,11 +677,12 @@ impl Thread {
         let run = self.run.as_mut().ok_or("no run is active")?;
         run.model_calls += 1;
         run.text = message.text_of().into();
+        run.text_at = Some(seq);
         run.last_finish = Some(finish.clone());
         if let Some(usage) = usage {
             run.usage = Some(run.usage.unwrap_or_default().plus(usage));
         }
-        self.transcript.push(Arc::clone(message));
+        self.push(Arc::clone(message), Origin::Record(seq));
         for (opening, item) in calls.iter().zip(message.calls()) {
             self.open_call(opening, item.arguments.as_str().into(), Some(item.clone()));
         }
@@ -569,6 +718,7 @@ impl Thread {
                     return Err("a decision is asked for without arguments".to_owned());
                 }
                 open.asked += 1;
+                open.asked_at = Some(at);
                 open.state = CallState::Asking(ask.clone());
             }
             // The result follows in a record of its own, directly after this one.
@@ -586,6 +736,7 @@ impl Thread {
 
     fn fold_result(
         &mut self,
+        seq: Seq,
         id: &CallId,
         tool: &Arc<str>,
         outcome: &Outcome,
@@ -596,7 +747,7 @@ impl Thread {
             return Err("the call has its result".to_owned());
         }
         open.state = CallState::Done;
-        open.result = Some(outcome.clone());
+        open.result = Some((seq, outcome.clone()));
         if let (Some(run), Outcome::Failed { failure }) = (self.run.as_mut(), outcome)
             && failure.retries_left.is_some()
         {
@@ -619,6 +770,7 @@ impl Thread {
             return;
         }
         let mut items = Vec::new();
+        let mut origins = Vec::new();
         let mut turn: Vec<Ended> = Vec::new();
         self.last_results.clear();
         #[cfg(feature = "planted-bugs")]
@@ -627,44 +779,47 @@ impl Thread {
         }
         for id in std::mem::take(&mut self.turn) {
             let Some(call) = self.calls.remove(&id) else { continue };
-            if let Some(outcome) = &call.result {
-                self.last_results.push((id, outcome.clone()));
-            }
+            let Some((seq, outcome)) = call.result.clone() else { continue };
+            self.last_results.push((seq, id, outcome.clone()));
             // Nested and direct calls have their results in the journal only: no model asked for them.
             if call.origin != CallOrigin::Model {
                 continue;
             }
-            items.push(Item::ToolResult(result_item(&call)));
-            if let Some(outcome) = call.result {
-                let arguments = call.gated.map_or(call.written, |gated| gated.text);
-                turn.push((call.tool, arguments, without_call_id(outcome)));
-            }
+            let provider_id = call.item.as_ref().and_then(|item| item.provider_id.clone());
+            let approved =
+                call.decision.as_ref().is_some_and(|decision| !matches!(decision.verdict, crate::record::DecisionVerdict::Reject));
+            items.push(Item::ToolResult(result_item(&call.id, &call.tool, &outcome, provider_id.clone(), approved)));
+            origins.push(ResultOrigin { at: seq, call: call.id, provider_id, approved });
+            let arguments = call.gated.map_or(call.written, |gated| gated.text);
+            turn.push((call.tool, arguments, without_call_id(outcome)));
         }
         self.ended_direct = items.is_empty();
         if !items.is_empty() {
-            if self.repetition.what == turn {
+            if self.repetition.what.is(&turn) {
                 self.repetition.count += 1;
             } else {
-                self.repetition = Repetition { what: turn, count: 1 };
+                self.repetition = Repetition { what: Turn::Ended(turn), count: 1 };
             }
-            self.transcript.push(Arc::new(Message { author: Author::Tool, items, metadata: Map::new() }));
+            self.push(Arc::new(Message { author: Author::Tool, items, metadata: Map::new() }), Origin::Results(origins));
         }
     }
 }
 
-fn result_item(call: &Call) -> ResultItem {
-    let provider_id = call.item.as_ref().and_then(|item| item.provider_id.clone());
-    let (parts, failed): (Vec<Part>, Option<ToolFailureKind>) = match &call.result {
-        Some(Outcome::Done { output }) if output.parts().is_empty() => (vec![Part::Json { value: serde_json::Value::Null }], None),
-        Some(Outcome::Done { output }) => (output.parts().to_vec(), None),
-        Some(Outcome::Failed { failure }) => {
+/// The result of a call, as it stands in the transcript.
+pub(crate) fn result_item(call: &CallId, tool: &str, outcome: &Outcome, provider_id: Option<String>, approved: bool) -> ResultItem {
+    let (parts, failed): (Vec<Part>, Option<ToolFailureKind>) = match outcome {
+        Outcome::Done { output } => (parts_of(output), None),
+        Outcome::Failed { failure } => {
             let value = serde_json::to_value(&**failure).unwrap_or_default();
             (vec![Part::Json { value }], Some(failure.kind.clone()))
         }
-        None => (Vec::new(), Some(ToolFailureKind::NotRun)),
     };
-    let approved = call.decision.as_ref().is_some_and(|decision| !matches!(decision.verdict, crate::record::DecisionVerdict::Reject));
-    ResultItem { call_id: call.id.clone(), provider_id, tool_name: call.tool.to_string(), parts, failed, approved }
+    ResultItem { call_id: call.clone(), provider_id, tool_name: tool.to_owned(), parts, failed, approved }
+}
+
+/// What a model reads of an output: `null` if there is nothing.
+pub(crate) fn parts_of(output: &ToolOutput) -> Vec<Part> {
+    if output.parts().is_empty() { vec![Part::Json { value: serde_json::Value::Null }] } else { output.parts().to_vec() }
 }
 
 /// Two failures of one kind are the same whichever call they belong to.

@@ -32,7 +32,7 @@ impl Transcript {
     }
 
     /// In order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> + ExactSizeIterator {
         self.0.iter()
     }
 
@@ -41,10 +41,30 @@ impl Transcript {
         self.0.last()
     }
 
+    /// One of them.
+    pub fn get(&self, index: usize) -> Option<&Arc<Message>> {
+        self.0.get(index)
+    }
+
+    /// Puts another in place of one that is there; gives whether it is.
+    pub(crate) fn set(&mut self, index: usize, message: Arc<Message>) -> bool {
+        self.0.set_mut(index, message)
+    }
+
     /// Without the last one.
     #[must_use]
     pub fn without_last(&self) -> Self {
         Self(self.0.drop_last().unwrap_or_else(VectorSync::new_sync))
+    }
+}
+
+impl FromIterator<Arc<Message>> for Transcript {
+    fn from_iter<I: IntoIterator<Item = Arc<Message>>>(messages: I) -> Self {
+        let mut out = Self::new();
+        for message in messages {
+            out.push(message);
+        }
+        out
     }
 }
 

@@ -22,7 +22,15 @@ impl Journal {
         journal.run = Some(RunId::new("r"));
         let limits = RunLimits { tool_concurrency, ..RunLimits::default() };
         let metadata = serde_json::Map::new();
-        journal.add(RecordBody::RunStarted { cause: RunCause::Input, agent: "a".into(), limits, principal: None, metadata });
+        journal.add(RecordBody::RunStarted {
+            cause: RunCause::Input,
+            agent: "a".into(),
+            limits,
+            fingerprint: None,
+            instructions: None,
+            principal: None,
+            metadata,
+        });
         journal.add(RecordBody::StepStarted { step: 1 });
         let item = |id: &&str| {
             Item::ToolCall(CallItem {

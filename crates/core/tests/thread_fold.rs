@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use toolwright_core::args::RepairNote;
 use toolwright_core::{
-    AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, Author, CallId, CallItem, CallOpening, CallOrigin, Decision, Ending, Event,
-    EventKind, Failure, FinishReason, GuardrailTrip, Item, Message, Outcome, Part, Record, RecordBody, RunCause, RunId, RunLimits, Seq,
-    StepFinish, Thread, ThreadId, Timestamp, ToolFailure, ToolOutput, Usage, Verdict, is_event,
+    AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, Author, CallId, CallItem, CallOpening, CallOrigin, Compaction, Decision,
+    Drift, Ending, Event, EventKind, Failure, Fingerprint, FinishReason, Folded, GuardrailTrip, InputId, InputMode, Item, Message, Outcome,
+    Part, Record, RecordBody, RunCause, RunId, RunLimits, Seq, StepFinish, Thread, ThreadId, Timestamp, ToolFailure, ToolOutput, Usage,
+    Verdict, is_event,
 };
 
 fn id() -> ThreadId {
@@ -44,6 +45,8 @@ fn started() -> RecordBody {
         cause: RunCause::Input,
         agent: "agent".into(),
         limits: RunLimits::default(),
+        fingerprint: None,
+        instructions: None,
         principal: None,
         metadata: Map::new(),
     }
@@ -288,6 +291,12 @@ fn every_record() -> Vec<RecordBody> {
             cause: RunCause::from_word("tide"),
             agent: "a".into(),
             limits: RunLimits { max_steps: 3, tool_concurrency: Some(2), max_repeats: None },
+            fingerprint: Some(Arc::new(Fingerprint {
+                model: "m".to_owned(),
+                tools: vec![("t".to_owned(), "00".to_owned())],
+                instructions: "11".to_owned(),
+            })),
+            instructions: Some("more".into()),
             principal: Some(json!({ "id": "ada" })),
             metadata: json!({ "k": [1] }).as_object().unwrap().clone(),
         },
@@ -350,6 +359,30 @@ fn every_record() -> Vec<RecordBody> {
             model_calls: 3,
             ending: Some(Ending::Error { failure }),
         },
+        RecordBody::InputQueued {
+            id: InputId::new("i1"),
+            mode: InputMode::Steer,
+            messages: vec![Arc::new(Message::human("no, the other"))],
+            only: Some(RunId::new("r1")),
+            immediate: true,
+        },
+        RecordBody::InputApplied { id: InputId::new("i1"), step: 2 },
+        RecordBody::InputReturned { id: InputId::new("i1"), why: "over".into() },
+        RecordBody::ContextCompacted(Compaction {
+            step: Some(3),
+            strategy: "two-phase".into(),
+            tokens_before: 9,
+            tokens_after: 4,
+            context_window: 10,
+            threshold_tokens: 8,
+            pruned: vec![CallId::new("a")],
+            folded: Some(Folded { ranges: vec![(0, 2)], summary: "They spoke.".into() }),
+            error: Some("slow".to_owned()),
+        }),
+        RecordBody::AgentDrifted(Drift { model: true, tools_added: vec!["t".to_owned()], ..Drift::default() }),
+        RecordBody::ThreadForked { from: ThreadId::new("source").unwrap(), through: Seq(7) },
+        RecordBody::TranscriptReplaced { messages: vec![Arc::new(Message::human("go"))], cleared: Some((id(), 4)) },
+        RecordBody::ResultReplaced { call: CallId::new("a"), tool: "act".into(), output: Arc::new(ToolOutput::text("x")) },
         RecordBody::Unknown(json!({ "kind": "call.teleported", "where": { "x": 1 } })),
     ]
 }
@@ -407,6 +440,15 @@ fn every_event() -> Vec<Value> {
         json!({ "type": "error", "error": { "name": "E", "message": "m" } }),
         json!({ "type": "run.done", "finishReason": "aborted", "text": "", "abortReason": { "name": "AbortError", "message": "m" } }),
         json!({ "type": "guardrail.tripped", "name": "g", "kind": "tool", "reason": "r", "toolName": "act" }),
+        json!({ "type": "input.queued", "id": "i", "text": "and then" }),
+        json!({ "type": "input.steered", "id": "i", "text": "no", "mode": "immediate" }),
+        json!({ "type": "input.applied", "id": "i", "step": 2 }),
+        json!({ "type": "input.returned", "id": "i", "reason": "over" }),
+        json!({ "type": "compaction.start", "strategy": "prune", "tokensBefore": 9, "contextWindow": 10, "thresholdTokens": 8, "trigger": "manual" }),
+        json!({ "type": "compaction.done", "strategy": "prune", "tokensBefore": 9, "tokensAfter": 4, "prunedToolCallIds": ["c"], "summary": true, "error": { "message": "m" } }),
+        json!({ "type": "context.cleared", "sessionId": "t", "messagesCleared": 4 }),
+        json!({ "type": "agent.drift", "model": true, "toolsAdded": ["a"], "toolsRemoved": [], "toolsChanged": [], "instructions": false }),
+        json!({ "type": "thread.forked", "from": "source", "at": 7 }),
     ]
     .into_iter()
     .map(envelope)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolwright_core::{
-    AbortReason, Author, CallId, CallOpening, CallOrigin, Input, Item, Message, RunCause, RunLimits, ThreadId, ToolSpec,
+    AbortReason, Author, CallId, CallOpening, CallOrigin, Fingerprint, Input, Item, Message, RunCause, RunLimits, ThreadId, ToolSpec,
 };
 use toolwright_tool::{EnvSource, Identity, Need, StateMap, Tool};
 
@@ -26,6 +26,19 @@ use crate::thread::{Reply, RunStream, ThreadHandle};
 pub const DEFAULT_INSTRUCTIONS: &str = "You are a helpful assistant.";
 /// How long a model may be silent before the step fails.
 pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// What happens when the agent that goes on with an interrupted or decided run differs from the one that began: in its model,
+/// its tools or their arguments, its instructions (sdk-runtime DRF-2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDrift {
+    /// A warning in the log and an `agent.drift` event; the run goes on, with the instructions it began with.
+    #[default]
+    Warn,
+    /// The resume fails with `TOOLWRIGHT_AGENT_DRIFT`; nothing is changed.
+    Error,
+    /// Nothing.
+    Ignore,
+}
 
 /// Model resolvers that come with a type: how a crate that bundles models installs its own.
 pub trait InstalledResolvers: 'static {
@@ -50,6 +63,8 @@ pub(crate) struct AgentInner {
     pub(crate) settings: Arc<ModelSettings>,
     pub(crate) dispatch: Arc<Dispatch>,
     pub(crate) tools: Arc<[Arc<ToolSpec>]>,
+    pub(crate) fingerprint: Arc<Fingerprint>,
+    pub(crate) on_drift: OnDrift,
     pub(crate) limits: RunLimits,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -152,6 +167,7 @@ pub struct AgentBuilder<R = NoResolvers> {
     grace: Duration,
     result_limit: usize,
     store: Arc<dyn Store>,
+    on_drift: OnDrift,
     clock: Arc<dyn Clock>,
     model_timeout: Duration,
     errors: Vec<AgentError>,
@@ -226,6 +242,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             grace: GRACE,
             result_limit: DEFAULT_RESULT_LIMIT,
             store: Arc::new(MemoryStore::new()),
+            on_drift: OnDrift::default(),
             clock: Arc::new(SystemClock),
             model_timeout: DEFAULT_MODEL_TIMEOUT,
             errors: Vec::new(),
@@ -376,6 +393,13 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
         self
     }
 
+    /// What happens when the agent that goes on with a thread differs from the one that began; by default it is told and goes on.
+    #[must_use]
+    pub fn on_drift(mut self, on_drift: OnDrift) -> Self {
+        self.on_drift = on_drift;
+        self
+    }
+
     /// Where the time comes from; the system by default.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
@@ -425,7 +449,10 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             grace: self.grace,
             result_limit: self.result_limit,
         };
+        let fingerprint = Fingerprint::of(&model.info().model, &tools, &self.instructions);
         let inner = AgentInner {
+            fingerprint: Arc::new(fingerprint),
+            on_drift: self.on_drift,
             name: self.name,
             instructions: self.instructions,
             model,
@@ -552,12 +579,20 @@ pub(crate) fn checked_input(input: Input) -> Result<Vec<Message>, AgentError> {
     Ok(input.0)
 }
 
-pub(crate) fn next_run(inner: &AgentInner, limits: RunLimits, principal: Option<&Identity>, metadata: Map<String, Value>) -> NextRun {
+pub(crate) fn next_run(
+    inner: &AgentInner,
+    limits: RunLimits,
+    principal: Option<&Identity>,
+    metadata: Map<String, Value>,
+    instructions: Option<Arc<str>>,
+) -> NextRun {
     NextRun {
         id: crate::random::run_id(),
         agent: Arc::clone(&inner.name),
         limits,
         principal: principal.and_then(|who| serde_json::to_value(who).ok()),
         metadata,
+        instructions,
+        fingerprint: Some(Arc::clone(&inner.fingerprint)),
     }
 }

@@ -2,49 +2,13 @@
 
 use std::sync::Arc;
 
-use toolwright_core::{ApprovalAsk, ApprovalId, Call, CallId, Decision, ThreadId, Timestamp};
+use toolwright_core::{ApprovalId, Decision};
 
 use crate::agent::AgentInner;
 use crate::error::AgentError;
+use crate::index::PendingApproval;
 use crate::shell::load;
-use crate::store::{InboxItem, Posted};
-
-/// A call that waits for a decision.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PendingApproval {
-    /// The decision's id: all that a decider needs.
-    pub id: ApprovalId,
-    /// The thread.
-    pub thread_id: ThreadId,
-    /// The call.
-    pub call_id: CallId,
-    /// The tool.
-    pub tool: Arc<str>,
-    /// The arguments that would run: compact JSON, byte for byte.
-    pub arguments: Arc<str>,
-    /// Their SHA-256; the decision is bound to it.
-    pub sha256: Arc<str>,
-    /// Why it is asked for.
-    pub reason: Option<String>,
-    /// When it was asked for.
-    pub asked_at: Option<Timestamp>,
-}
-
-impl PendingApproval {
-    pub(crate) fn of(thread: &ThreadId, call: &Call, ask: &ApprovalAsk) -> Option<Self> {
-        let gated = call.gated.as_ref()?;
-        Some(Self {
-            id: ask.approval.clone(),
-            thread_id: thread.clone(),
-            call_id: call.id.clone(),
-            tool: Arc::clone(&call.tool),
-            arguments: Arc::clone(&gated.text),
-            sha256: Arc::clone(&gated.sha256),
-            reason: ask.reason.clone(),
-            asked_at: call.started_at,
-        })
-    }
-}
+use crate::store::{InboxItem, Page, Posted};
 
 /// An agent's pending decisions.
 #[derive(Clone)]
@@ -57,14 +21,23 @@ impl Approvals {
         Self { inner }
     }
 
-    /// What waits, on every thread of the store, oldest thread first.
+    /// What waits, on every thread of the store, oldest first.
     pub async fn pending(&self) -> Result<Vec<PendingApproval>, AgentError> {
         let mut all = Vec::new();
-        for id in self.inner.store.threads().await? {
-            let thread = load(&*self.inner.store, &id).await?;
-            all.extend(thread.pending().filter_map(|(call, ask)| PendingApproval::of(&id, call, ask)));
+        let mut cursor = None;
+        loop {
+            let page = self.page(cursor.as_deref(), 1000).await?;
+            all.extend(page.items);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(all);
+            }
         }
-        Ok(all)
+    }
+
+    /// A page of what waits, oldest first: at most `limit`, from the `next` of the page before.
+    pub async fn page(&self, cursor: Option<&str>, limit: usize) -> Result<Page<PendingApproval>, AgentError> {
+        Ok(self.inner.store.pending(None, cursor, limit).await?)
     }
 
     /// One of them.
@@ -86,7 +59,7 @@ impl Approvals {
             Posted::Late(first) => {
                 let by = match *first {
                     InboxItem::Decision { decision, .. } => decision.by,
-                    InboxItem::Cancel { .. } => None,
+                    InboxItem::Cancel { .. } | InboxItem::Input { .. } => None,
                 };
                 Err(AgentError::ApprovalConflict { approval: id.to_string(), by })
             }

@@ -8,9 +8,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use toolwright_core::{
-    AbortReason, Action, ApprovalAsk, ApprovalId, CallId, CallItem, CallOpening, CallOrigin, CallState, Failure, FinishReason, Item, Key,
-    Message, Misfit, OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, Side, Thread, ThreadId, Timestamp, ToolFailure,
-    ToolFailureKind, Verdict,
+    AbortReason, Action, ApprovalAsk, ApprovalId, CallId, CallItem, CallOpening, CallOrigin, CallState, Compaction, Drift, Failure,
+    Fingerprint, FinishReason, InputId, InputMode, Item, Key, Message, Misfit, OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId,
+    RunLimits, Side, Thread, ThreadId, Timestamp, ToolFailure, ToolFailureKind, Verdict,
 };
 
 use crate::model::{ModelError, ModelReply};
@@ -85,6 +85,8 @@ pub enum Completion {
         /// The item.
         item: InboxItem,
     },
+    /// What the model sees was, or could not be, made shorter before its next call.
+    Compacted(Box<Compaction>),
     /// The run's own handle asks it to stop.
     Cancel {
         /// Why.
@@ -122,6 +124,15 @@ pub enum Effect {
     Rest,
 }
 
+/// What a model in mid-reply has streamed so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Streamed {
+    /// Its text.
+    pub text: String,
+    /// Whether it has begun a call.
+    pub calls: bool,
+}
+
 /// Drives one thread.
 pub struct Driver {
     thread: Thread,
@@ -134,7 +145,7 @@ pub struct Driver {
     next_run: Option<NextRun>,
     inbox_through: u64,
     disregarded: u64,
-    streamed: Option<String>,
+    streamed: Option<Streamed>,
     #[cfg(feature = "planted-bugs")]
     bug: Option<crate::planted::Bug>,
 }
@@ -152,6 +163,10 @@ pub struct NextRun {
     pub principal: Option<serde_json::Value>,
     /// The application's own data.
     pub metadata: serde_json::Map<String, serde_json::Value>,
+    /// What is added to the agent's instructions for it.
+    pub instructions: Option<Arc<str>>,
+    /// What the agent is.
+    pub fingerprint: Option<Arc<Fingerprint>>,
 }
 
 impl Driver {
@@ -196,9 +211,10 @@ impl Driver {
         self.inbox_through = self.inbox_through.max(position);
     }
 
-    /// The text that a model in mid-reply has streamed so far: kept if what is posted next stops the run.
-    pub fn streamed(&mut self, text: String) {
-        self.streamed = Some(text);
+    /// What a model in mid-reply has streamed so far: its text is kept if what is posted next stops the run, and a model that
+    /// has said nothing is given up for input that steers.
+    pub fn streamed(&mut self, streamed: Streamed) {
+        self.streamed = Some(streamed);
     }
 
     /// How far the inbox is taken; belongs into the next append.
@@ -219,15 +235,37 @@ impl Driver {
     /// Starts a run with new input.
     pub fn start(&mut self, cause: RunCause, messages: Vec<Message>, now: Timestamp) -> Result<(), Misfit> {
         let Some(run) = self.next_run.take() else { return Ok(()) };
+        // What the agent is stands where it is new: a chat of many runs tells it once.
+        let fingerprint = run.fingerprint.filter(|now| self.thread.fingerprint() != Some(now));
         self.record_in(
             Some(run.id),
-            RecordBody::RunStarted { cause, agent: run.agent, limits: run.limits, principal: run.principal, metadata: run.metadata },
+            RecordBody::RunStarted {
+                cause,
+                agent: run.agent,
+                limits: run.limits,
+                fingerprint,
+                instructions: run.instructions,
+                principal: run.principal,
+                metadata: run.metadata,
+            },
             now,
         )?;
         for message in messages {
             self.record(RecordBody::MessageAdded { message: Arc::new(message) }, now)?;
         }
         Ok(())
+    }
+
+    /// Takes input that was posted before the run began, so that it stands before the run's own.
+    pub fn take_input(&mut self, position: u64, item: InboxItem, now: Timestamp) -> Result<(), Misfit> {
+        self.inbox_through = self.inbox_through.max(position);
+        self.disregarded = self.disregarded.max(position);
+        self.take_posted(item, now)
+    }
+
+    /// Says that the agent differs from the one that began.
+    pub fn drifted(&mut self, drift: Drift, now: Timestamp) -> Result<(), Misfit> {
+        self.record(RecordBody::AgentDrifted(drift), now)
     }
 
     /// Opens a call that no model asked for.
@@ -401,6 +439,14 @@ impl Driver {
                 self.inbox_through = self.inbox_through.max(position);
                 if position <= self.disregarded { Ok(()) } else { self.take_posted(item, now) }
             }
+            Completion::Compacted(compaction) => {
+                let step = compaction.step.unwrap_or_default();
+                // The run may have ended meanwhile.
+                if !self.in_flight.remove(&Key::Ask(step)) {
+                    return Ok(());
+                }
+                self.record(RecordBody::ContextCompacted(*compaction), now)
+            }
             Completion::Cancel { reason, partial } => self.cancel(reason, partial, now),
         }
     }
@@ -422,11 +468,39 @@ impl Driver {
                 }
                 self.record(RecordBody::CallDecided { approval, call, sha256, decision }, now)
             }
-            InboxItem::Cancel { reason } => {
-                let partial = self.streamed.take();
+            InboxItem::Cancel { reason, run } => {
+                // One that names another run comes too late, or too early.
+                if run.is_some() && run != self.thread.run().map(|run| run.id.clone()) {
+                    return Ok(());
+                }
+                let partial = self.streamed.take().map(|streamed| streamed.text);
                 self.cancel(reason, partial, now)
             }
+            InboxItem::Input { id, mode, messages, only } => self.queue_input(id, mode, messages, only, now),
         }
+    }
+
+    fn queue_input(
+        &mut self,
+        id: InputId,
+        mode: InputMode,
+        messages: Vec<Arc<Message>>,
+        only: Option<RunId>,
+        now: Timestamp,
+    ) -> Result<(), Misfit> {
+        let run = self.thread.run().filter(|run| run.ending.is_none());
+        let mine = run.is_some_and(|run| only.as_ref().is_none_or(|only| *only == run.id));
+        // Nothing slips past a decision that is pending: where the run has paused, input waits its turn.
+        let mode = if mine { mode } else { InputMode::Queue };
+        let silent = self.streamed.take().is_some_and(|streamed| streamed.text.is_empty() && !streamed.calls);
+        let immediate = mode == InputMode::Steer && silent && self.in_flight.contains(&Key::Ask(self.thread.step()));
+        let back = only.clone().filter(|_| !mine);
+        self.record(RecordBody::InputQueued { id: id.clone(), mode, messages, only, immediate }, now)?;
+        if back.is_some() {
+            let why = Arc::from("the run it was for had ended");
+            return self.record(RecordBody::InputReturned { id, why }, now);
+        }
+        Ok(())
     }
 
     fn cancel(&mut self, reason: AbortReason, partial: Option<String>, now: Timestamp) -> Result<(), Misfit> {
@@ -481,7 +555,8 @@ impl Driver {
         if matches!(open.state, CallState::Done) {
             return Ok(());
         }
-        let resumed = matches!(open.state, CallState::Decided(..));
+        // Shown before: decided, or copied into a fork while it waited.
+        let resumed = matches!(open.state, CallState::Decided(..)) || open.started_at.is_some();
         let (arguments, sha256) = outcome.arguments.map_or((None, None), |(text, sha256)| (Some(text), Some(sha256)));
         let body = RecordBody::CallGated {
             call: call.clone(),

@@ -10,6 +10,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use toolwright_core::{CallId, Seq};
 
+use crate::driver::Streamed;
+
 /// Snapshots kept for readers that are behind. Beyond that the oldest go; each replaces the one before anyway.
 const SNAPSHOTS_KEPT: usize = 256;
 
@@ -118,6 +120,12 @@ impl Hub {
     /// The text of the open step so far.
     pub(crate) fn text_so_far(&self) -> String {
         self.lock().stretches.iter().filter(|(stretch, _)| *stretch == Stretch::Text).map(|(_, text)| text.as_str()).collect()
+    }
+
+    /// What the model of the open step has said so far.
+    pub(crate) fn so_far(&self) -> Streamed {
+        let calls = self.lock().stretches.iter().any(|(stretch, _)| matches!(stretch, Stretch::Input { .. }));
+        Streamed { text: self.text_so_far(), calls }
     }
 
     /// A running call shows a snapshot.

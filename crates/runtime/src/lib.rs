@@ -26,6 +26,8 @@ mod dispatch;
 mod driver;
 mod error;
 mod hub;
+mod index;
+mod layer;
 mod memory;
 mod model;
 #[cfg(feature = "planted-bugs")]
@@ -38,12 +40,14 @@ mod store;
 mod subscription;
 mod thread;
 
-pub use agent::{Agent, AgentBuilder, DEFAULT_INSTRUCTIONS, DEFAULT_MODEL_TIMEOUT, InstalledResolvers, ModelChoice, NoResolvers};
-pub use approvals::{Approvals, PendingApproval};
+pub use agent::{Agent, AgentBuilder, DEFAULT_INSTRUCTIONS, DEFAULT_MODEL_TIMEOUT, InstalledResolvers, ModelChoice, NoResolvers, OnDrift};
+pub use approvals::Approvals;
 pub use clock::{Clock, FixedClock, SystemClock};
 pub use dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, GRACE};
-pub use driver::{Completion, Driver, Effect, Executed, GateOutcome, NextRun, ToolFacts};
+pub use driver::{Completion, Driver, Effect, Executed, GateOutcome, NextRun, Streamed, ToolFacts};
 pub use error::AgentError;
+pub use index::{IndexChange, Opening, PendingApproval, PendingRow, ThreadInfo, ThreadStatus};
+pub use layer::StoreLayer;
 pub use memory::MemoryStore;
 pub use model::{
     ErrorCategory, Model, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, Prices,
@@ -51,5 +55,8 @@ pub use model::{
 };
 pub use registry::{Registry, RegistryError};
 pub use stage::{Check, GateCall, Stage, StageKind};
-pub use store::{Claim, InboxItem, Posted, Store, StoreError};
+pub use store::{
+    Answer, Append, BlobId, CLAIM_LIMIT, Claim, DataStore, FileChange, FileEntry, InboxItem, Page, Posted, Shelf, Snapshot, Store,
+    StoreError, ThreadQuery,
+};
 pub use thread::{Canceller, Reply, RunStream, ThreadHandle};

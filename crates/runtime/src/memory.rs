@@ -1,14 +1,20 @@
 //! The in-memory store: for tests, and where nothing has to outlive the process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use toolwright_core::{Record, Seq, ThreadId};
+use toolwright_core::{CallId, Record, Seq, ThreadId, Timestamp};
 
-use crate::store::{Claim, InboxItem, Posted, Store, StoreError};
+use crate::index::{PendingApproval, ThreadInfo, ThreadStatus};
+use crate::store::{
+    Answer, Append, BlobId, CLAIM_LIMIT, Claim, DataStore, FileChange, FileEntry, InboxItem, Page, Posted, Shelf, Snapshot, Store,
+    StoreError, ThreadQuery,
+};
 
 /// Journals in memory. Clones share them.
 #[derive(Clone, Default)]
@@ -18,28 +24,31 @@ pub struct MemoryStore {
 
 #[derive(Default)]
 struct Shared {
-    threads: Mutex<Threads>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Threads {
-    by_id: HashMap<ThreadId, Log>,
-    in_order: Vec<ThreadId>,
+struct State {
+    threads: BTreeMap<ThreadId, Log>,
+    /// Outlives the threads, so that a fencing number is never used twice.
+    fences: HashMap<ThreadId, u64>,
+    claimed: HashMap<ThreadId, u64>,
+    timers: BTreeMap<(Timestamp, ThreadId, String), InboxItem>,
 }
 
+#[derive(Default)]
 struct Log {
     records: Vec<Arc<Record>>,
-    fence: u64,
-    claimed: bool,
+    info: Option<ThreadInfo>,
+    pending: Vec<(CallId, PendingApproval)>,
+    snapshot: Option<Snapshot>,
     inbox: Vec<(u64, InboxItem)>,
     by_key: HashMap<String, InboxItem>,
     posted: watch::Sender<u64>,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { records: Vec::new(), fence: 0, claimed: false, inbox: Vec::new(), by_key: HashMap::new(), posted: watch::Sender::new(0) }
-    }
+    appended: watch::Sender<u64>,
+    values: BTreeMap<(&'static str, String), Arc<str>>,
+    files: BTreeMap<String, FileEntry>,
+    blobs: HashMap<BlobId, Bytes>,
 }
 
 struct MemoryClaim {
@@ -60,64 +69,80 @@ impl Claim for MemoryClaim {
 
 impl Drop for MemoryClaim {
     fn drop(&mut self) {
-        let mut threads = self.shared.lock();
-        if let Some(log) = threads.by_id.get_mut(&self.thread)
-            && log.fence == self.fence
-        {
-            log.claimed = false;
+        let mut state = self.shared.lock();
+        if state.claimed.get(&self.thread) == Some(&self.fence) {
+            state.claimed.remove(&self.thread);
         }
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Threads> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // Every change under the lock is complete at each step, so a panic elsewhere leaves nothing half done.
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl MemoryStore {
-    /// An empty store.
-    pub fn new() -> Self {
-        Self::default()
+impl State {
+    fn log(&mut self, thread: &ThreadId) -> &mut Log {
+        self.threads.entry(thread.clone()).or_default()
     }
 
-    fn claim_now(&self, thread: &ThreadId) -> Result<Box<dyn Claim>, StoreError> {
-        let mut threads = self.shared.lock();
-        let log = threads.by_id.entry(thread.clone()).or_default();
-        if log.claimed {
-            return Err(StoreError::Busy { thread: thread.clone() });
-        }
-        log.claimed = true;
-        log.fence += 1;
-        Ok(Box::new(MemoryClaim { shared: Arc::clone(&self.shared), thread: thread.clone(), fence: log.fence }))
+    fn check(&self, thread: &ThreadId, fence: u64) -> Result<(), StoreError> {
+        if self.fences.get(thread) == Some(&fence) { Ok(()) } else { Err(StoreError::Fenced { thread: thread.clone() }) }
     }
 
-    fn append_now(&self, claim: &dyn Claim, expected: Seq, records: Vec<Arc<Record>>, inbox_through: u64) -> Result<(), StoreError> {
+    fn check_if(&self, thread: &ThreadId, fence: Option<u64>) -> Result<(), StoreError> {
+        fence.map_or(Ok(()), |fence| self.check(thread, fence))
+    }
+
+    fn append(&mut self, claim: &dyn Claim, expected: Seq, append: Append) -> Result<(), StoreError> {
         let thread = claim.thread();
-        let mut guard = self.shared.lock();
-        let threads = &mut *guard;
-        let log = threads.by_id.entry(thread.clone()).or_default();
-        if log.fence != claim.fence() {
-            return Err(StoreError::Fenced { thread: thread.clone() });
-        }
+        self.check(thread, claim.fence())?;
+        let log = self.log(thread);
         let actual = Seq(log.records.len() as u64);
         if actual != expected {
             return Err(StoreError::Conflict { thread: thread.clone(), expected, actual });
         }
-        if log.records.is_empty() && !records.is_empty() {
-            threads.in_order.push(thread.clone());
+        let change = append.index();
+        log.records.extend(append.records);
+        let head = log.records.len() as u64;
+        if append.inbox_through > 0 {
+            log.inbox.retain(|(position, _)| *position > append.inbox_through);
         }
-        log.records.extend(records);
-        if inbox_through > 0 {
-            log.inbox.retain(|(position, _)| *position > inbox_through);
+        if let Some(opened) = change.opened {
+            log.info = Some(ThreadInfo {
+                id: thread.clone(),
+                agent: opened.agent.to_string(),
+                status: ThreadStatus::Finished,
+                title: String::new(),
+                parent: opened.parent,
+                forked_from: None,
+                created_at: opened.at,
+                changed_at: opened.at,
+                head: Seq(0),
+            });
         }
+        if change.all_settled {
+            log.pending.clear();
+        }
+        log.pending.retain(|(call, _)| !change.settled.contains(call));
+        log.pending.extend(change.asked.iter().map(|row| (row.call.clone(), row.of_thread(thread))));
+        if let Some(info) = &mut log.info {
+            info.head = Seq(head);
+            info.changed_at = change.changed_at.unwrap_or(info.changed_at);
+            info.status = change.status.unwrap_or(info.status);
+            info.forked_from = change.forked_from.or_else(|| info.forked_from.take());
+            if info.title.is_empty() {
+                info.title = change.title.unwrap_or_default();
+            }
+        }
+        log.appended.send_replace(head);
         Ok(())
     }
 
-    fn post_now(&self, thread: &ThreadId, key: &str, item: InboxItem) -> Posted {
-        let mut threads = self.shared.lock();
-        let log = threads.by_id.entry(thread.clone()).or_default();
+    fn post(&mut self, thread: &ThreadId, key: &str, item: InboxItem) -> Posted {
+        let log = self.log(thread);
         if let Some(first) = log.by_key.get(key) {
             return Posted::Late(Box::new(first.clone()));
         }
@@ -127,85 +152,318 @@ impl MemoryStore {
         log.posted.send_replace(position);
         Posted::First
     }
+
+    fn threads(&self, query: &ThreadQuery) -> Result<Page<ThreadInfo>, StoreError> {
+        let text = query.text.as_ref().map(|text| text.to_lowercase());
+        let mut all: Vec<&ThreadInfo> = self
+            .threads
+            .values()
+            .filter_map(|log| log.info.as_ref())
+            .filter(|info| query.status.is_none_or(|status| status == info.status))
+            .filter(|info| query.agent.as_ref().is_none_or(|agent| *agent == info.agent))
+            .filter(|info| query.parent.is_none() || query.parent == info.parent)
+            .filter(|info| query.changed_before.is_none_or(|moment| info.changed_at < moment))
+            .filter(|info| {
+                let holds = |field: &str, text: &str| field.to_lowercase().contains(text);
+                text.as_ref().is_none_or(|text| holds(&info.title, text) || holds(info.id.as_str(), text))
+            })
+            .collect();
+        all.sort_by(|a, b| (b.changed_at, &b.id).cmp(&(a.changed_at, &a.id)));
+        let from = match &query.cursor {
+            None => 0,
+            Some(cursor) => {
+                let (at, id) = parse_cursor(cursor)?;
+                all.iter().take_while(|info| (info.changed_at.0, info.id.as_str()) >= (at, id)).count()
+            }
+        };
+        let items: Vec<ThreadInfo> = all.iter().skip(from).take(query.limit).map(|info| (*info).clone()).collect();
+        let more = all.len() > from + items.len();
+        let next = items.last().filter(|_| more).map(|last| format!("{}:{}", last.changed_at.0, last.id));
+        Ok(Page { items, next })
+    }
+
+    fn pending(&self, thread: Option<&ThreadId>, cursor: Option<&str>, limit: usize) -> Result<Page<PendingApproval>, StoreError> {
+        let mut all: Vec<&PendingApproval> = self
+            .threads
+            .iter()
+            .filter(|(id, _)| thread.is_none_or(|only| only == *id))
+            .flat_map(|(_, log)| log.pending.iter().map(|(_, pending)| pending))
+            .collect();
+        let key = |pending: &PendingApproval| (pending.asked_at.unwrap_or_default().0, pending.id.as_str().to_owned());
+        all.sort_by_key(|pending| key(pending));
+        let from = match cursor {
+            None => 0,
+            Some(cursor) => {
+                let (at, id) = parse_cursor(cursor)?;
+                all.iter().take_while(|pending| key(pending) <= (at, id.to_owned())).count()
+            }
+        };
+        let items: Vec<PendingApproval> = all.iter().skip(from).take(limit).map(|pending| (*pending).clone()).collect();
+        let more = all.len() > from + items.len();
+        let next = items.last().filter(|_| more).map(|last| format!("{}:{}", key(last).0, last.id));
+        Ok(Page { items, next })
+    }
+}
+
+/// A cursor is a moment in milliseconds and an id.
+fn parse_cursor(cursor: &str) -> Result<(i64, &str), StoreError> {
+    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((at.parse().ok()?, id)));
+    parsed.ok_or_else(|| StoreError::Cursor { cursor: cursor.to_owned() })
+}
+
+fn ready<'a, T: Send + 'a>(answer: Result<T, StoreError>) -> Answer<'a, T> {
+    std::future::ready(answer).boxed()
+}
+
+/// Returns once `watched` is beyond `after`.
+fn beyond<'a>(mut watched: watch::Receiver<u64>, after: u64) -> BoxFuture<'a, ()> {
+    async move {
+        // An error means that the thread was deleted: nothing comes any more.
+        if watched.wait_for(|position| *position > after).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+    .boxed()
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn claim_now(&self, thread: &ThreadId) -> Result<Box<dyn Claim>, StoreError> {
+        let mut state = self.shared.lock();
+        if state.claimed.contains_key(thread) {
+            return Err(StoreError::Busy { thread: thread.clone() });
+        }
+        let fence = state.fences.entry(thread.clone()).or_default();
+        *fence += 1;
+        let fence = *fence;
+        state.claimed.insert(thread.clone(), fence);
+        Ok(Box::new(MemoryClaim { shared: Arc::clone(&self.shared), thread: thread.clone(), fence }))
+    }
 }
 
 impl Store for MemoryStore {
-    fn claim<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Box<dyn Claim>, StoreError>> {
-        std::future::ready(self.claim_now(thread)).boxed()
+    fn claim<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Box<dyn Claim>> {
+        ready(self.claim_now(thread))
     }
 
-    fn append<'a>(
-        &'a self,
-        claim: &'a dyn Claim,
-        expected: Seq,
-        records: Vec<Arc<Record>>,
-        inbox_through: u64,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        std::future::ready(self.append_now(claim, expected, records, inbox_through)).boxed()
+    fn renew<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()> {
+        ready(self.shared.lock().check(claim.thread(), claim.fence()))
     }
 
-    fn read<'a>(&'a self, thread: &'a ThreadId, after: Seq, limit: usize) -> BoxFuture<'a, Result<Vec<Arc<Record>>, StoreError>> {
-        let threads = self.shared.lock();
+    /// An owner in this process can't hang without everything else in it hanging too, so no owner is ever replaced.
+    fn claim_limit(&self) -> Duration {
+        CLAIM_LIMIT
+    }
+
+    fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, append: Append) -> Answer<'a, ()> {
+        ready(self.shared.lock().append(claim, expected, append))
+    }
+
+    fn read<'a>(&'a self, thread: &'a ThreadId, after: Seq, limit: usize) -> Answer<'a, Vec<Arc<Record>>> {
+        let state = self.shared.lock();
         let from = usize::try_from(after.0).unwrap_or(usize::MAX);
-        let records = threads.by_id.get(thread).map(|log| log.records.iter().skip(from).take(limit).cloned().collect()).unwrap_or_default();
-        std::future::ready(Ok(records)).boxed()
+        ready(Ok(state.threads.get(thread).map(|log| log.records.iter().skip(from).take(limit).cloned().collect()).unwrap_or_default()))
     }
 
-    fn post<'a>(&'a self, thread: &'a ThreadId, key: &'a str, item: InboxItem) -> BoxFuture<'a, Result<Posted, StoreError>> {
-        std::future::ready(Ok(self.post_now(thread, key, item))).boxed()
+    fn read_at<'a>(&'a self, thread: &'a ThreadId, positions: &'a [Seq]) -> Answer<'a, Vec<Arc<Record>>> {
+        let state = self.shared.lock();
+        let at = |log: &Log, seq: &Seq| log.records.get(usize::try_from(seq.0).ok()?.checked_sub(1)?).cloned();
+        ready(Ok(state.threads.get(thread).map(|log| positions.iter().filter_map(|seq| at(log, seq)).collect()).unwrap_or_default()))
     }
 
-    fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, Result<Vec<(u64, InboxItem)>, StoreError>> {
-        let threads = self.shared.lock();
-        let items = threads.by_id.get(thread).map(|log| log.inbox.iter().filter(|(position, _)| *position > after).cloned().collect());
-        std::future::ready(Ok(items.unwrap_or_default())).boxed()
+    fn appended<'a>(&'a self, thread: &'a ThreadId, after: Seq) -> BoxFuture<'a, ()> {
+        beyond(self.shared.lock().log(thread).appended.subscribe(), after.0)
+    }
+
+    fn save_snapshot<'a>(&'a self, claim: &'a dyn Claim, snapshot: Snapshot) -> Answer<'a, ()> {
+        let mut state = self.shared.lock();
+        let checked = state.check(claim.thread(), claim.fence());
+        if checked.is_ok() {
+            state.log(claim.thread()).snapshot = Some(snapshot);
+        }
+        ready(checked)
+    }
+
+    fn snapshot<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Option<Snapshot>> {
+        ready(Ok(self.shared.lock().threads.get(thread).and_then(|log| log.snapshot.clone())))
+    }
+
+    fn post<'a>(&'a self, thread: &'a ThreadId, key: &'a str, item: InboxItem) -> Answer<'a, Posted> {
+        ready(Ok(self.shared.lock().post(thread, key, item)))
+    }
+
+    fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> Answer<'a, Vec<(u64, InboxItem)>> {
+        let state = self.shared.lock();
+        let items = state.threads.get(thread).map(|log| log.inbox.iter().filter(|(position, _)| *position > after).cloned().collect());
+        ready(Ok(items.unwrap_or_default()))
     }
 
     fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()> {
-        let mut posted = self.shared.lock().by_id.entry(thread.clone()).or_default().posted.subscribe();
-        async move {
-            // An error means that the store is gone: nothing will be posted any more.
-            if posted.wait_for(|position| *position > after).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-        .boxed()
+        beyond(self.shared.lock().log(thread).posted.subscribe(), after)
     }
 
-    fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>> {
-        std::future::ready(Ok(self.shared.lock().in_order.clone())).boxed()
+    fn post_at<'a>(&'a self, thread: &'a ThreadId, key: &'a str, at: Timestamp, item: InboxItem) -> Answer<'a, ()> {
+        let mut state = self.shared.lock();
+        state.timers.retain(|(_, of, known), _| of != thread || known != key);
+        state.timers.insert((at, thread.clone(), key.to_owned()), item);
+        ready(Ok(()))
+    }
+
+    fn cancel_timer<'a>(&'a self, thread: &'a ThreadId, key: &'a str) -> Answer<'a, bool> {
+        let mut state = self.shared.lock();
+        let before = state.timers.len();
+        state.timers.retain(|(_, of, known), _| of != thread || known != key);
+        ready(Ok(state.timers.len() < before))
+    }
+
+    fn post_due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<ThreadId>> {
+        let mut state = self.shared.lock();
+        let mut threads = Vec::new();
+        while threads.len() < limit {
+            let Some(first) = state.timers.first_entry().filter(|entry| entry.key().0 <= now) else { break };
+            let ((_, thread, key), item) = first.remove_entry();
+            state.post(&thread, &key, item);
+            threads.push(thread);
+        }
+        ready(Ok(threads))
+    }
+
+    fn info<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Option<ThreadInfo>> {
+        ready(Ok(self.shared.lock().threads.get(thread).and_then(|log| log.info.clone())))
+    }
+
+    fn threads<'a>(&'a self, query: &'a ThreadQuery) -> Answer<'a, Page<ThreadInfo>> {
+        ready(self.shared.lock().threads(query))
+    }
+
+    fn unfinished<'a>(&'a self, after: Option<&'a ThreadId>, limit: usize) -> Answer<'a, Vec<ThreadId>> {
+        let state = self.shared.lock();
+        let open = |log: &Log| !log.inbox.is_empty() || log.info.as_ref().is_some_and(|info| info.status == ThreadStatus::InProgress);
+        let threads = state.threads.iter().filter(|(id, log)| after.is_none_or(|after| *id > after) && open(log));
+        ready(Ok(threads.map(|(id, _)| id.clone()).take(limit).collect()))
+    }
+
+    fn pending<'a>(&'a self, thread: Option<&'a ThreadId>, cursor: Option<&'a str>, limit: usize) -> Answer<'a, Page<PendingApproval>> {
+        ready(self.shared.lock().pending(thread, cursor, limit))
+    }
+
+    fn delete<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()> {
+        let mut state = self.shared.lock();
+        let checked = state.check(claim.thread(), claim.fence());
+        if checked.is_ok() {
+            state.threads.remove(claim.thread());
+            state.timers.retain(|(_, of, _), _| of != claim.thread());
+        }
+        ready(checked)
+    }
+
+    fn data(&self) -> &dyn DataStore {
+        self
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use toolwright_core::{AbortReason, RecordBody, Timestamp};
-
-    fn record(seq: u64) -> Arc<Record> {
-        Arc::new(Record { seq: Seq(seq), at: Timestamp(0), run: None, body: RecordBody::StepStarted { step: 1 } })
+impl DataStore for MemoryStore {
+    fn value<'a>(&'a self, thread: &'a ThreadId, shelf: Shelf, key: &'a str) -> Answer<'a, Option<Arc<str>>> {
+        let state = self.shared.lock();
+        ready(Ok(state.threads.get(thread).and_then(|log| log.values.get(&(shelf.as_str(), key.to_owned())).cloned())))
     }
 
-    #[test]
-    fn two_writers_cannot_both_move_a_thread() {
-        let store = MemoryStore::new();
-        let thread = ThreadId::new("t").unwrap();
-        let first = store.claim_now(&thread).unwrap();
-        assert!(matches!(store.claim_now(&thread), Err(StoreError::Busy { .. })));
-        store.append_now(&*first, Seq(0), vec![record(1)], 0).unwrap();
-        assert!(matches!(store.append_now(&*first, Seq(0), vec![record(1)], 0), Err(StoreError::Conflict { .. })));
-        drop(first);
-        let second = store.claim_now(&thread).unwrap();
-        assert_eq!(second.fence(), 2);
+    fn set_value<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        shelf: Shelf,
+        key: &'a str,
+        value: Option<Arc<str>>,
+        fence: Option<u64>,
+    ) -> Answer<'a, ()> {
+        let mut state = self.shared.lock();
+        let checked = state.check_if(thread, fence);
+        if checked.is_ok() {
+            let (values, key) = (&mut state.log(thread).values, (shelf.as_str(), key.to_owned()));
+            match value {
+                Some(value) => drop(values.insert(key, value)),
+                None => drop(values.remove(&key)),
+            }
+        }
+        ready(checked)
     }
 
-    #[test]
-    fn only_the_first_of_a_key_is_kept() {
-        let store = MemoryStore::new();
-        let thread = ThreadId::new("t").unwrap();
-        let item = |message: &str| InboxItem::Cancel { reason: AbortReason::abort(message) };
-        assert_eq!(store.post_now(&thread, "k", item("one")), Posted::First);
-        assert_eq!(store.post_now(&thread, "k", item("two")), Posted::Late(Box::new(item("one"))));
-        assert_eq!(store.post_now(&thread, "other", item("three")), Posted::First);
+    fn values<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        shelf: Shelf,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(String, Arc<str>)>> {
+        let state = self.shared.lock();
+        let fits = |of: &str, key: &str| of == shelf.as_str() && key.starts_with(prefix) && after.is_none_or(|after| key > after);
+        let values = state.threads.get(thread).map(|log| {
+            let values = log.values.iter().filter(|((of, key), _)| fits(of, key));
+            values.map(|((_, key), value)| (key.clone(), Arc::clone(value))).take(limit).collect()
+        });
+        ready(Ok(values.unwrap_or_default()))
+    }
+
+    fn keep_blob<'a>(&'a self, thread: &'a ThreadId, bytes: Bytes, fence: Option<u64>) -> Answer<'a, BlobId> {
+        let mut state = self.shared.lock();
+        ready(state.check_if(thread, fence).map(|()| {
+            let id = BlobId::of(&bytes);
+            state.log(thread).blobs.entry(id.clone()).or_insert(bytes);
+            id
+        }))
+    }
+
+    fn blob<'a>(&'a self, thread: &'a ThreadId, id: &'a BlobId) -> Answer<'a, Option<Bytes>> {
+        ready(Ok(self.shared.lock().threads.get(thread).and_then(|log| log.blobs.get(id).cloned())))
+    }
+
+    fn change_files<'a>(&'a self, thread: &'a ThreadId, changes: Vec<FileChange>, fence: Option<u64>) -> Answer<'a, ()> {
+        let mut state = self.shared.lock();
+        if let Err(error) = state.check_if(thread, fence) {
+            return ready(Err(error));
+        }
+        let log = state.log(thread);
+        let wanted = changes.iter().filter_map(|change| match change {
+            FileChange::Put(entry) => entry.blob.as_ref().map(|blob| (entry, blob)),
+            FileChange::Remove(_) => None,
+        });
+        for (entry, blob) in wanted {
+            if !log.blobs.contains_key(blob) {
+                return ready(Err(StoreError::failed(format!("the content of {} was not kept before", entry.path))));
+            }
+        }
+        for change in changes {
+            match change {
+                FileChange::Put(entry) => drop(log.files.insert(entry.path.clone(), entry)),
+                FileChange::Remove(path) => drop(log.files.remove(&path)),
+            }
+        }
+        ready(Ok(()))
+    }
+
+    fn file<'a>(&'a self, thread: &'a ThreadId, path: &'a str) -> Answer<'a, Option<FileEntry>> {
+        ready(Ok(self.shared.lock().threads.get(thread).and_then(|log| log.files.get(path).cloned())))
+    }
+
+    fn files<'a>(&'a self, thread: &'a ThreadId, prefix: &'a str, after: Option<&'a str>, limit: usize) -> Answer<'a, Vec<FileEntry>> {
+        let state = self.shared.lock();
+        let fits = |path: &str| path.starts_with(prefix) && after.is_none_or(|after| path > after);
+        let files = state.threads.get(thread).map(|log| log.files.iter().filter(|(path, _)| fits(path)).map(|(_, entry)| entry.clone()));
+        ready(Ok(files.map(|files| files.take(limit).collect()).unwrap_or_default()))
+    }
+
+    fn copy<'a>(&'a self, from: &'a ThreadId, to: &'a ThreadId) -> Answer<'a, ()> {
+        let mut state = self.shared.lock();
+        if let Some(source) = state.threads.get(from) {
+            let (values, files, blobs) = (source.values.clone(), source.files.clone(), source.blobs.clone());
+            let target = state.log(to);
+            (target.values, target.files, target.blobs) = (values, files, blobs);
+        }
+        ready(Ok(()))
     }
 }

@@ -23,7 +23,7 @@ use crate::driver::{Completion, Driver, Effect, Executed};
 use crate::error::AgentError;
 use crate::hub::{Hub, Stretch};
 use crate::model::{ErrorCategory, Model, ModelError, ModelEvent, ModelReply, ModelRequest, ModelSettings};
-use crate::store::{Claim, Store};
+use crate::store::{Append, Claim, Store};
 
 /// What one run is made with.
 #[derive(Clone)]
@@ -191,7 +191,7 @@ impl Shell {
         let mut rests = false;
         for (position, item) in items {
             *seen = (*seen).max(position);
-            self.driver.streamed(self.hub.text_so_far());
+            self.driver.streamed(self.hub.so_far());
             rests = self.step(Some(Completion::Posted { position, item })).await?;
         }
         Ok(rests)
@@ -252,7 +252,8 @@ impl Shell {
     async fn append(&mut self, records: Vec<Arc<Record>>) -> Result<(), AgentError> {
         self.last = records.last().cloned();
         let head = self.last.as_ref().map_or(self.durable, |record| record.seq);
-        self.setup.store.append(&*self.claim, self.durable, records, self.driver.inbox_through()).await?;
+        let append = Append { records, inbox_through: self.driver.inbox_through() };
+        self.setup.store.append(&*self.claim, self.durable, append).await?;
         self.durable = head;
         self.hub.appended(head);
         Ok(())

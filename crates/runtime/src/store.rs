@@ -1,20 +1,28 @@
-//! Where journals live: one small trait.
+//! Where journals live, and what a thread keeps beside its journal: two small traits.
 //!
 //! Whoever moves a thread claims it first; the claim's fencing number is checked at each append, so that an owner that was
 //! thought dead can't write (invariant 9). Everyone else posts to the thread's inbox, from which the owner journals.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use toolwright_core::{AbortReason, ApprovalId, CallId, Decision, Record, Seq, ThreadId};
+use serde_json::{Map, Value};
+use toolwright_core::{AbortReason, ApprovalId, CallId, Decision, InputId, InputMode, Message, Record, RunId, Seq, ThreadId, Timestamp};
+
+use crate::index::{IndexChange, PendingApproval, ThreadInfo, ThreadStatus};
+
+/// How long an owner may give no sign of life before another may take its place, where a store is not told otherwise.
+pub const CLAIM_LIMIT: Duration = Duration::from_secs(30);
 
 /// The right to move a thread. Dropping it, or the death of its process, gives the thread free.
 pub trait Claim: Send + Sync {
     /// The thread.
     fn thread(&self) -> &ThreadId;
 
-    /// Greater than that of every earlier claim.
+    /// Greater than that of every earlier claim on the thread, also of those before it was deleted.
     fn fence(&self) -> u64;
 }
 
@@ -38,6 +46,22 @@ pub enum InboxItem {
     Cancel {
         /// Why.
         reason: AbortReason,
+        /// The run that is meant; absent, whatever run is active.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
+    },
+    /// New input for the run that is active, or for the next one.
+    Input {
+        /// Its id.
+        id: InputId,
+        /// How it joins.
+        mode: InputMode,
+        /// The messages, which hold neither calls nor results.
+        messages: Vec<Arc<Message>>,
+        /// The run it is for: where that one ends without taking it, it goes back to the sender. Absent, it waits for the
+        /// next run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        only: Option<RunId>,
     },
 }
 
@@ -76,6 +100,12 @@ pub enum StoreError {
         /// Where it ends.
         actual: Seq,
     },
+    /// A page was asked for with a cursor that no page gave.
+    #[error("{cursor:?} is no cursor of a page; use the `next` of the page before")]
+    Cursor {
+        /// What was given.
+        cursor: String,
+    },
     /// The store itself failed.
     #[error("the store failed: {message}")]
     Failed {
@@ -89,38 +119,291 @@ impl StoreError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Busy { .. } => "TOOLWRIGHT_SESSION_BUSY",
+            Self::Cursor { .. } => "TOOLWRIGHT_CONFIG_INVALID",
             Self::Fenced { .. } | Self::Conflict { .. } | Self::Failed { .. } => "TOOLWRIGHT_STORAGE_FAILED",
         }
+    }
+
+    /// A failure of the store itself, in one sentence.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::Failed { message: message.into() }
+    }
+}
+
+/// What a store answers, later.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// What one append writes, all of it or nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Append {
+    /// The records, in order. May be empty, where only the inbox moves on.
+    pub records: Vec<Arc<Record>>,
+    /// Everything posted up to here is taken: it was journaled by these records, or changes nothing.
+    pub inbox_through: u64,
+}
+
+impl Append {
+    /// Records, with the inbox where it was.
+    pub fn records(records: Vec<Arc<Record>>) -> Self {
+        Self { records, inbox_through: 0 }
+    }
+
+    /// What the records change in the store's index.
+    pub fn index(&self) -> IndexChange {
+        IndexChange::of(&self.records)
+    }
+}
+
+/// A fold that was saved, so that a long thread need not be read from its beginning. It is a cache: a store may lose it, and
+/// one that can't be read is passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The position of the last record in it.
+    pub at: Seq,
+    /// The fold, as [`toolwright_core::Thread::save`] writes it.
+    pub text: Arc<str>,
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// The cursor of the page after; absent on the last one.
+    pub next: Option<String>,
+}
+
+impl<T> Default for Page<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), next: None }
+    }
+}
+
+/// Which threads are listed: those that fit all that is given, the last changed first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadQuery {
+    /// In this state.
+    pub status: Option<ThreadStatus>,
+    /// Opened with this agent.
+    pub agent: Option<String>,
+    /// Children of this thread.
+    pub parent: Option<ThreadId>,
+    /// With this text in the id or the title, upper and lower case alike.
+    pub text: Option<String>,
+    /// Last changed before this moment.
+    pub changed_before: Option<Timestamp>,
+    /// How many at most on a page.
+    pub limit: usize,
+    /// From where; the `next` of the page before.
+    pub cursor: Option<String>,
+}
+
+impl Default for ThreadQuery {
+    fn default() -> Self {
+        Self { status: None, agent: None, parent: None, text: None, changed_before: None, limit: 100, cursor: None }
     }
 }
 
 /// A store of journals.
+///
+/// Every promise here is tested by the behaviour suite of the crate `toolwright-store`, over each store.
 pub trait Store: Send + Sync + 'static {
-    /// Claims a thread, which need not exist yet.
-    fn claim<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Box<dyn Claim>, StoreError>>;
+    /// Claims a thread, which need not exist yet. `Busy` if it is claimed, unless its owner has given no sign of life for
+    /// longer than [`Store::claim_limit`]: then the owner's place is taken.
+    ///
+    /// The owner is not judged by a clock that may jump: whoever takes over has seen the owner silent.
+    fn claim<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Box<dyn Claim>>;
 
-    /// Appends records after `expected`, durably once this returns. `inbox_through` marks what was posted up to there as
-    /// taken, in the same write.
-    fn append<'a>(
-        &'a self,
-        claim: &'a dyn Claim,
-        expected: Seq,
-        records: Vec<Arc<Record>>,
-        inbox_through: u64,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// A sign of life of an owner, also a check: `Fenced` if the claim is lost. An append is one too.
+    fn renew<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()>;
+
+    /// How long an owner may give no sign of life.
+    fn claim_limit(&self) -> Duration;
+
+    /// Appends after `expected`, durably once this returns, together with the index and what is taken from the inbox.
+    /// `Fenced` if the claim is lost, `Conflict` if the journal ends elsewhere; then nothing is written.
+    fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, append: Append) -> Answer<'a, ()>;
 
     /// The records after `after`, in order; at most `limit`.
-    fn read<'a>(&'a self, thread: &'a ThreadId, after: Seq, limit: usize) -> BoxFuture<'a, Result<Vec<Arc<Record>>, StoreError>>;
+    fn read<'a>(&'a self, thread: &'a ThreadId, after: Seq, limit: usize) -> Answer<'a, Vec<Arc<Record>>>;
 
-    /// Posts to a thread's inbox. Only the first item of a key is kept.
-    fn post<'a>(&'a self, thread: &'a ThreadId, key: &'a str, item: InboxItem) -> BoxFuture<'a, Result<Posted, StoreError>>;
+    /// The records at these positions, which ascend. Positions that the journal does not have are left out.
+    fn read_at<'a>(&'a self, thread: &'a ThreadId, positions: &'a [Seq]) -> Answer<'a, Vec<Arc<Record>>>;
 
-    /// What was posted and not yet taken, with positions.
-    fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, Result<Vec<(u64, InboxItem)>, StoreError>>;
+    /// Returns when the journal goes on beyond `after`, at once if it does, whoever appended. May return early.
+    fn appended<'a>(&'a self, thread: &'a ThreadId, after: Seq) -> BoxFuture<'a, ()>;
 
-    /// Returns when something was posted for the thread since the last return, at once if that already happened.
+    /// Saves a snapshot in place of the one before. `Fenced` if the claim is lost.
+    fn save_snapshot<'a>(&'a self, claim: &'a dyn Claim, snapshot: Snapshot) -> Answer<'a, ()>;
+
+    /// The last snapshot, if there is one.
+    fn snapshot<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Option<Snapshot>>;
+
+    /// Posts to a thread's inbox, durably. Only the first item of a key is kept, for as long as the thread exists.
+    fn post<'a>(&'a self, thread: &'a ThreadId, key: &'a str, item: InboxItem) -> Answer<'a, Posted>;
+
+    /// What was posted after the position `after` and not yet taken, with positions, which ascend and are never used twice.
+    fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> Answer<'a, Vec<(u64, InboxItem)>>;
+
+    /// Returns when something was posted for the thread after the position `after`, at once if that already happened,
+    /// whoever posted it. May return early.
     fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()>;
 
-    /// Every thread, in the order of their first record.
-    fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>>;
+    /// A timer: posts the item once its moment has come and somebody calls [`Store::post_due`]. One of the same key is
+    /// replaced while it has not been posted.
+    fn post_at<'a>(&'a self, thread: &'a ThreadId, key: &'a str, at: Timestamp, item: InboxItem) -> Answer<'a, ()>;
+
+    /// Takes a timer back. Gives whether it was still there.
+    fn cancel_timer<'a>(&'a self, thread: &'a ThreadId, key: &'a str) -> Answer<'a, bool>;
+
+    /// Posts what is due at `now`, each timer once whoever calls; at most `limit` of them, the earliest first. Gives their
+    /// threads.
+    fn post_due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<ThreadId>>;
+
+    /// What the index says of a thread; `None` if it has no journal.
+    fn info<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Option<ThreadInfo>>;
+
+    /// A page of threads.
+    fn threads<'a>(&'a self, query: &'a ThreadQuery) -> Answer<'a, Page<ThreadInfo>>;
+
+    /// Threads that may have something to do though nobody need be moving them: a run that has not ended, or something in
+    /// the inbox. In the order of their ids, after `after`.
+    fn unfinished<'a>(&'a self, after: Option<&'a ThreadId>, limit: usize) -> Answer<'a, Vec<ThreadId>>;
+
+    /// A page of pending decisions, oldest first; of one thread, where one is given.
+    fn pending<'a>(&'a self, thread: Option<&'a ThreadId>, cursor: Option<&'a str>, limit: usize) -> Answer<'a, Page<PendingApproval>>;
+
+    /// Deletes a thread with everything it has, but for its fencing number. `Fenced` if the claim is lost.
+    fn delete<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()>;
+
+    /// What threads keep beside their journals.
+    fn data(&self) -> &dyn DataStore;
+}
+
+/// Which of a thread's keyed values are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shelf {
+    /// What tools and the application keep.
+    Values,
+    /// The thread's environment.
+    Environment,
+}
+
+impl Shelf {
+    /// Its name in a store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Values => "values",
+            Self::Environment => "environment",
+        }
+    }
+}
+
+/// The address of content: `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BlobId(Arc<str>);
+
+impl BlobId {
+    /// The address of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(format!("sha256:{}", toolwright_core::sha256_hex(bytes)).into())
+    }
+
+    /// Takes an address as it is written; `None` if it is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("sha256:")?;
+        let fits = digits.len() == 64 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        fits.then(|| Self(text.into()))
+    }
+
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A file of a thread, or a directory, without its content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileEntry {
+    /// From the root, normalised: `/notes/today.md`.
+    pub path: String,
+    /// The media type; empty for a directory.
+    pub mime_type: String,
+    /// In bytes.
+    pub size: u64,
+    /// Where the content is; absent for a directory and for a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<BlobId>,
+    /// The outside address of a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+    /// Whether it is a directory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_directory: bool,
+    /// The application's own data.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// When it was first written.
+    pub created_at: Timestamp,
+    /// When it was last written.
+    pub modified_at: Timestamp,
+}
+
+/// One change of a thread's file tree.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FileChange {
+    /// Writes an entry, in place of one that is there.
+    Put(FileEntry),
+    /// Removes the entry of a path; nothing happens if there is none.
+    Remove(String),
+}
+
+/// What threads keep beside their journals: keyed values, environment, files, and the content these and results refer to.
+///
+/// `fence`, where it is given, is that of the claim under which a body writes; `Fenced` if it is lost, and nothing is written.
+pub trait DataStore: Send + Sync {
+    /// One value, as JSON text.
+    fn value<'a>(&'a self, thread: &'a ThreadId, shelf: Shelf, key: &'a str) -> Answer<'a, Option<Arc<str>>>;
+
+    /// Sets a value, or removes it with `None`. Durable once this returns.
+    fn set_value<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        shelf: Shelf,
+        key: &'a str,
+        value: Option<Arc<str>>,
+        fence: Option<u64>,
+    ) -> Answer<'a, ()>;
+
+    /// The values whose keys begin with `prefix`, by key, after `after`; at most `limit`.
+    fn values<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        shelf: Shelf,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(String, Arc<str>)>>;
+
+    /// Keeps content for a thread, once however often it is given. It stays for as long as some thread that keeps it exists.
+    fn keep_blob<'a>(&'a self, thread: &'a ThreadId, bytes: Bytes, fence: Option<u64>) -> Answer<'a, BlobId>;
+
+    /// Content that a thread keeps; `None` if it does not.
+    fn blob<'a>(&'a self, thread: &'a ThreadId, id: &'a BlobId) -> Answer<'a, Option<Bytes>>;
+
+    /// Changes a thread's files, all of it or nothing. Content comes first, with [`DataStore::keep_blob`]; an entry whose
+    /// content the thread does not keep is refused.
+    fn change_files<'a>(&'a self, thread: &'a ThreadId, changes: Vec<FileChange>, fence: Option<u64>) -> Answer<'a, ()>;
+
+    /// The entry of a path.
+    fn file<'a>(&'a self, thread: &'a ThreadId, path: &'a str) -> Answer<'a, Option<FileEntry>>;
+
+    /// The entries whose paths begin with `prefix`, by path in byte order, after `after`; at most `limit`.
+    fn files<'a>(&'a self, thread: &'a ThreadId, prefix: &'a str, after: Option<&'a str>, limit: usize) -> Answer<'a, Vec<FileEntry>>;
+
+    /// Gives `to` everything `from` keeps: values, environment, files and content. `to` has none of it before.
+    fn copy<'a>(&'a self, from: &'a ThreadId, to: &'a ThreadId) -> Answer<'a, ()>;
 }

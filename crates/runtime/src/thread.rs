@@ -17,10 +17,10 @@ use toolwright_core::{
 use toolwright_tool::{Identity, StateMap};
 
 use crate::agent::{AgentInner, Start, check_limits, checked_input, next_run};
-use crate::approvals::PendingApproval;
 use crate::driver::Driver;
 use crate::error::AgentError;
 use crate::hub::Hub;
+use crate::index::PendingApproval;
 use crate::shell::{RunSetup, Shell, Stopper, load};
 use crate::store::{InboxItem, StoreError};
 use crate::subscription::Subscription;
@@ -145,7 +145,7 @@ impl ThreadHandle {
         let id = self.id()?;
         let reason = AbortReason::abort(message);
         let key = format!("cancel:{}", crate::random::call_id());
-        self.inner.store.post(id, &key, InboxItem::Cancel { reason: reason.clone() }).await?;
+        self.inner.store.post(id, &key, InboxItem::Cancel { reason: reason.clone(), run: None }).await?;
         let thread = load(&*self.inner.store, id).await?;
         if thread.run().is_none() && thread.open_calls().next().is_none() {
             return Ok(());
@@ -261,7 +261,7 @@ impl Prepared {
             Some(value) => serde_json::from_value(value).ok(),
             None => handle.principal.clone(),
         };
-        let next = next_run(inner, handle.limits, principal.as_ref(), handle.metadata.clone());
+        let next = next_run(inner, handle.limits, principal.as_ref(), handle.metadata.clone(), handle.instructions.clone().map(Arc::from));
         let (run, after) = match thread.run() {
             Some(run) => (run.id.clone(), toolwright_core::Seq(run.since.0.saturating_sub(1))),
             None => (next.id.clone(), thread.head()),
@@ -384,7 +384,7 @@ impl Reply {
             pending: thread.pending().filter_map(|(call, ask)| PendingApproval::of(id, call, ask)).collect(),
             abort_reason,
             guardrail,
-            outcome: if run.model_calls == 0 { thread.last_results().last().map(|(_, outcome)| outcome.clone()) } else { None },
+            outcome: if run.model_calls == 0 { thread.last_results().next_back().map(|(_, outcome)| outcome.clone()) } else { None },
             messages: thread.transcript().clone(),
             new_from,
         })

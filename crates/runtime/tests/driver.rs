@@ -30,8 +30,15 @@ const NOW: Timestamp = Timestamp(0);
 
 /// A driver whose run has begun with an input.
 fn started() -> Driver {
-    let next =
-        NextRun { id: RunId::new("r"), agent: "a".into(), limits: RunLimits::default(), principal: None, metadata: serde_json::Map::new() };
+    let next = NextRun {
+        id: RunId::new("r"),
+        agent: "a".into(),
+        limits: RunLimits::default(),
+        principal: None,
+        metadata: serde_json::Map::new(),
+        instructions: None,
+        fingerprint: None,
+    };
     let mut driver = Driver::new(Thread::new(), Arc::new(Plain), next);
     driver.open(&ThreadId::new("t").unwrap(), NOW).unwrap();
     driver.start(RunCause::Input, vec![Message::human("go")], NOW).unwrap();
@@ -81,7 +88,7 @@ fn gates_resolve_one_at_a_time_when_an_earlier_call_is_decided() {
 #[test]
 fn a_cancellation_of_an_earlier_run_does_not_stop_a_new_one() {
     let cancel = |position| {
-        let item = InboxItem::Cancel { reason: AbortReason::abort("stop") };
+        let item = InboxItem::Cancel { reason: AbortReason::abort("stop"), run: None };
         Some(Completion::Posted { position, item })
     };
     let mut driver = started();

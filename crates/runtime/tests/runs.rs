@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
-use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -18,8 +17,8 @@ use toolwright_core::{
     ThreadId, Timestamp, ToolFailureKind,
 };
 use toolwright_runtime::{
-    Agent, AgentError, Claim, InboxItem, MemoryStore, Model, ModelEvent, ModelInfo, ModelRequest, ModelResolver, ModelSettings,
-    ModelStream, NoResolvers, Posted, ResolveError, Store, StoreError,
+    Agent, AgentError, Append, Claim, MemoryStore, Model, ModelEvent, ModelInfo, ModelRequest, ModelResolver, ModelSettings, ModelStream,
+    NoResolvers, ResolveError, Store, StoreError, StoreLayer,
 };
 use toolwright_tool::{FromCall, Requirements, Running, State, Tool, ToolContext, ToolError};
 
@@ -985,42 +984,16 @@ struct Fails {
     left: Arc<AtomicUsize>,
 }
 
-impl Store for Fails {
-    fn claim<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Box<dyn Claim>, StoreError>> {
-        self.inner.claim(thread)
+impl StoreLayer for Fails {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
-    fn append<'a>(
-        &'a self,
-        claim: &'a dyn Claim,
-        expected: Seq,
-        records: Vec<Arc<Record>>,
-        inbox_through: u64,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, append: Append) -> toolwright_runtime::Answer<'a, ()> {
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
             return std::future::ready(Err(StoreError::Failed { message: "the disk is full".to_owned() })).boxed();
         }
-        self.inner.append(claim, expected, records, inbox_through)
-    }
-
-    fn read<'a>(&'a self, thread: &'a ThreadId, after: Seq, limit: usize) -> BoxFuture<'a, Result<Vec<Arc<Record>>, StoreError>> {
-        self.inner.read(thread, after, limit)
-    }
-
-    fn post<'a>(&'a self, thread: &'a ThreadId, key: &'a str, item: InboxItem) -> BoxFuture<'a, Result<Posted, StoreError>> {
-        self.inner.post(thread, key, item)
-    }
-
-    fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, Result<Vec<(u64, InboxItem)>, StoreError>> {
-        self.inner.inbox(thread, after)
-    }
-
-    fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()> {
-        self.inner.posted(thread, after)
-    }
-
-    fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>> {
-        self.inner.threads()
+        self.inner.append(claim, expected, append)
     }
 }
 

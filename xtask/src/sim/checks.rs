@@ -68,13 +68,13 @@ pub(super) fn same_state(stored: &Thread, owner: &Thread) -> Result<(), Broken> 
         && stored.step() == owner.step()
         && stored.steps_taken() == owner.steps_taken()
         && stored.run().is_some() == owner.run().is_some()
-        && stored.last_results() == owner.last_results()
+        && stored.last_results().eq(owner.last_results())
         && stored.transcript() == owner.transcript()
         && pending(stored) == pending(owner);
     if same {
         return Ok(());
     }
-    let results = |thread: &Thread| thread.last_results().iter().map(|(call, _)| call.to_string()).collect::<Vec<_>>();
+    let results = |thread: &Thread| thread.last_results().map(|(call, _)| call.to_string()).collect::<Vec<_>>();
     broken(
         "the fold of the stored journal is the owner's",
         format!(

@@ -8,7 +8,7 @@ use toolwright_core::{
     RunLimits, Seq, ThreadId, Timestamp,
 };
 use toolwright_runtime::planted::Bug;
-use toolwright_runtime::{Completion, Driver, Effect, InboxItem, NextRun};
+use toolwright_runtime::{Completion, Driver, Effect, InboxItem, NextRun, Streamed};
 
 use super::audit::Stage;
 use super::model::{self, Character};
@@ -270,7 +270,7 @@ impl<'a> World<'a> {
         for (position, item) in self.store.inbox(owner.seen) {
             owner.seen = position;
             if self.rng.percent(50) {
-                owner.driver.streamed("so far".to_owned());
+                owner.driver.streamed(Streamed { text: "so far".to_owned(), calls: false });
             }
             fate = self.step(owner, Some(Completion::Posted { position, item }))?;
             if fate == Fate::Gone {
@@ -475,6 +475,8 @@ impl<'a> World<'a> {
             limits,
             principal: None,
             metadata: serde_json::Map::new(),
+            instructions: None,
+            fingerprint: None,
         };
         let durable = thread.head();
         let mut driver = Driver::new(thread, Arc::clone(self.table) as Arc<dyn toolwright_runtime::ToolFacts>, next);
@@ -547,7 +549,7 @@ impl<'a> World<'a> {
 
     fn post_cancel(&mut self) {
         let at = self.store.posted() + 1;
-        self.store.post(format!("cancel {at}"), InboxItem::Cancel { reason: AbortReason::abort(format!("inbox {at}")) });
+        self.store.post(format!("cancel {at}"), InboxItem::Cancel { reason: AbortReason::abort(format!("inbox {at}")), run: None });
     }
 
     /// Somebody decides, decides again, too late, about something else, or cancels what is over.

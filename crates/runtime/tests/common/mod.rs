@@ -14,8 +14,8 @@ use toolwright_core::{
     ToolFailureKind, Transcript,
 };
 use toolwright_runtime::{
-    Agent, AgentBuilder, AgentError, Check, FixedClock, GateCall, MemoryStore, Model, ModelError, ModelEvent, ModelInfo, ModelReply,
-    ModelRequest, ModelStream, NoResolvers, Reply, RunStream, Stage, Store,
+    Agent, AgentBuilder, AgentError, Append, Check, FixedClock, GateCall, MemoryStore, Model, ModelError, ModelEvent, ModelInfo,
+    ModelReply, ModelRequest, ModelStream, NoResolvers, Reply, RunStream, Stage, Store,
 };
 use toolwright_tool::{Running, Tool, ToolBody, ToolBuilder, ToolContext, ToolError};
 
@@ -424,7 +424,7 @@ pub async fn journal(store: &MemoryStore, thread: &ThreadId) -> Vec<Arc<Record>>
 pub async fn store_of(thread: &ThreadId, records: &[Arc<Record>]) -> MemoryStore {
     let store = MemoryStore::new();
     let claim = store.claim(thread).await.unwrap();
-    store.append(&*claim, Seq(0), records.to_vec(), 0).await.unwrap();
+    store.append(&*claim, Seq(0), Append::records(records.to_vec())).await.unwrap();
     store
 }
 

@@ -1,0 +1,175 @@
+//! What changes a transcript other than by adding to it: compaction, and the patches of a fork.
+//!
+//! The journal keeps everything; these folds change what a model sees. Calls and results stay paired in each of them.
+
+use std::sync::Arc;
+
+use crate::ids::{CallId, Seq};
+use crate::message::{Author, Item, Message, Part};
+use crate::output::ToolOutput;
+use crate::record::{Compaction, Folded};
+use crate::saved::Origin;
+use crate::thread::{CallState, LastRun, Thread, parts_of};
+use crate::transcript::Transcript;
+
+/// The first line of a summary that stands for older messages (sdk-runtime CMP-6).
+pub const SUMMARY_HEADER: &str = "[Conversation summary]";
+
+/// What stands for a pruned result (sdk-runtime CMP-5).
+pub fn pruned_marker(tool: &str, characters: usize) -> String {
+    format!("[pruned: {tool} result, {characters} chars]")
+}
+
+/// The message that stands for folded ones.
+pub(crate) fn summary_message(summary: &str) -> Message {
+    Message::text(Author::Human, format!("{SUMMARY_HEADER}\n{summary}"))
+}
+
+impl Thread {
+    pub(crate) fn compact(&mut self, seq: Seq, compaction: &Compaction) -> Result<(), String> {
+        if !self.turn.is_empty() {
+            return Err("calls of the last turn have no result yet".to_owned());
+        }
+        // Worked out beside the thread, so that a record that does not fit changes nothing.
+        let (mut transcript, mut origins) = (self.transcript.clone(), self.origins.clone());
+        for call in &compaction.pruned {
+            prune(&mut transcript, call)?;
+        }
+        if let Some(folded) = &compaction.folded {
+            fold_ranges(&mut transcript, &mut origins, folded, seq)?;
+            transcript.check_balance().map_err(|error| error.to_string())?;
+        }
+        (self.transcript, self.origins) = (transcript, origins);
+        self.pruned.extend(compaction.pruned.iter().cloned());
+        if let Some(step) = compaction.step {
+            self.compacted_for = step;
+        }
+        Ok(())
+    }
+
+    /// What was copied from another thread becomes this one's past: nothing that the source waits for is decided here, and
+    /// nobody goes on with its run but whoever resumes the fork (sdk-runtime HIS-8, FRK-10).
+    pub(crate) fn become_fork(&mut self) {
+        self.queued.clear();
+        for call in self.calls.values_mut() {
+            if matches!(call.state, CallState::Asking(_) | CallState::Decided(..)) {
+                call.state = CallState::Opened;
+                call.decision = None;
+            }
+        }
+        if self.step.as_ref().is_some_and(|step| !step.replied) {
+            // A model call that the source had not heard the end of.
+            self.step = None;
+            self.last_step = self.last_step.saturating_sub(1);
+            self.steps_taken = self.steps_taken.saturating_sub(1);
+        }
+        if let Some(last) = &mut self.last_run {
+            last.principal = None;
+        }
+        self.forked_open = !self.turn.is_empty();
+        if let Some(run) = self.run.take() {
+            self.forked_open = true;
+            self.last_run = Some(LastRun {
+                since: run.since,
+                text_at: run.text_at,
+                id: run.id,
+                finish: crate::finish::FinishReason::Aborted,
+                text: run.text,
+                usage: run.usage,
+                model_calls: run.model_calls,
+                ending: None,
+                instructions: run.instructions,
+                principal: None,
+                metadata: run.metadata,
+            });
+        }
+    }
+
+    pub(crate) fn replace_transcript(&mut self, seq: Seq, messages: &[Arc<Message>]) -> Result<(), String> {
+        if !self.turn.is_empty() {
+            return Err("calls of the last turn have no result yet".to_owned());
+        }
+        let transcript: Transcript = messages.iter().cloned().collect();
+        transcript.check_balance().map_err(|error| error.to_string())?;
+        self.used_ids.extend(messages.iter().flat_map(|message| message.calls()).map(|call| call.call_id.clone()));
+        self.origins = (0..messages.len()).map(|index| Origin::Part(seq, index)).collect();
+        self.transcript = transcript;
+        Ok(())
+    }
+
+    pub(crate) fn replace_result(&mut self, seq: Seq, call: &CallId, output: &ToolOutput) -> Result<(), String> {
+        let (at, message, item) = find_result(&self.transcript, call)?;
+        let mut message = (**message).clone();
+        let Some(Item::ToolResult(result)) = message.items.get_mut(item) else { return Err(format!("the call {call} has no result")) };
+        result.parts = parts_of(output);
+        result.failed = None;
+        match self.origins.get_mut(at) {
+            Some(Origin::Results(results)) => {
+                let origin = results.get_mut(item).filter(|origin| origin.call == *call).ok_or("the result came from elsewhere")?;
+                origin.at = seq;
+            }
+            _ => return Err(format!("the result of {call} was brought along, not made here")),
+        }
+        self.pruned.remove(call);
+        self.transcript.set(at, Arc::new(message));
+        Ok(())
+    }
+}
+
+/// Where the result of `call` stands: the message's index, the message, the item's index.
+fn find_result<'a>(transcript: &'a Transcript, call: &CallId) -> Result<(usize, &'a Arc<Message>, usize), String> {
+    transcript
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(at, message)| {
+            let item = message.items.iter().position(|item| matches!(item, Item::ToolResult(result) if result.call_id == *call))?;
+            Some((at, message, item))
+        })
+        .ok_or_else(|| format!("the call {call} has no result in the transcript"))
+}
+
+/// A marker in place of the result of `call`.
+pub(crate) fn prune(transcript: &mut Transcript, call: &CallId) -> Result<(), String> {
+    let (at, message, _) = find_result(transcript, call)?;
+    let mut message = (**message).clone();
+    mark_pruned(&mut message, |id| id == call);
+    transcript.set(at, Arc::new(message));
+    Ok(())
+}
+
+/// Markers in place of those results of a message that are pruned.
+pub(crate) fn mark_pruned(message: &mut Message, pruned: impl Fn(&CallId) -> bool) {
+    for item in &mut message.items {
+        if let Item::ToolResult(result) = item
+            && pruned(&result.call_id)
+        {
+            result.parts = vec![Part::text(pruned_marker(&result.tool_name, result.text().chars().count()))];
+        }
+    }
+}
+
+fn fold_ranges(transcript: &mut Transcript, origins: &mut Vec<Origin>, folded: &Folded, seq: Seq) -> Result<(), String> {
+    let mut from = 0;
+    for (start, end) in &folded.ranges {
+        if *start < from || end <= start || *end > transcript.len() {
+            return Err(format!("the messages {start} to {end} can't be folded"));
+        }
+        from = *end;
+    }
+    let Some((first, _)) = folded.ranges.first().copied() else { return Err("nothing is folded".to_owned()) };
+    let gone = |index: usize| folded.ranges.iter().any(|(start, end)| (*start..*end).contains(&index));
+    let (mut messages, mut kept) = (Transcript::new(), Vec::new());
+    for (index, (message, origin)) in transcript.iter().zip(origins.iter()).enumerate() {
+        if index == first {
+            messages.push(Arc::new(summary_message(&folded.summary)));
+            kept.push(Origin::Summary(seq));
+        }
+        if !gone(index) {
+            messages.push(Arc::clone(message));
+            kept.push(origin.clone());
+        }
+    }
+    (*transcript, *origins) = (messages, kept);
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! What a store can answer about threads without folding them: an index that each append keeps.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolwright_core::{
+    ApprovalAsk, ApprovalId, Author, Call, CallId, FinishReason, Record, RecordBody, Seq, ThreadId, Timestamp, Verdict, cut,
+};
+
+/// A title is the beginning of the first input: so many bytes at most.
+const TITLE_BYTES: usize = 200;
+
+/// Where a thread stands, as its journal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThreadStatus {
+    /// A run has not ended: somebody moves it, or was interrupted.
+    InProgress,
+    /// The last run paused for a decision.
+    AwaitingApproval,
+    /// The last run is done, or there was none.
+    Finished,
+}
+
+impl ThreadStatus {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InProgress => "in-progress",
+            Self::AwaitingApproval => "awaiting-approval",
+            Self::Finished => "finished",
+        }
+    }
+
+    /// The status of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::InProgress, Self::AwaitingApproval, Self::Finished].into_iter().find(|status| status.as_str() == word)
+    }
+}
+
+/// What the index says of a thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadInfo {
+    /// Its id.
+    pub id: ThreadId,
+    /// The agent it was opened with.
+    pub agent: String,
+    /// Where it stands.
+    pub status: ThreadStatus,
+    /// The beginning of its first input.
+    pub title: String,
+    /// The thread it is a child of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ThreadId>,
+    /// The thread it was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ThreadId>,
+    /// When its first record was written.
+    pub created_at: Timestamp,
+    /// When its last record was written.
+    pub changed_at: Timestamp,
+    /// The position of its last record.
+    pub head: Seq,
+}
+
+/// A call that waits for a decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingApproval {
+    /// The decision's id: all that a decider needs.
+    pub id: ApprovalId,
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The call.
+    #[serde(rename = "toolCallId")]
+    pub call_id: CallId,
+    /// The tool.
+    #[serde(rename = "toolName")]
+    pub tool: Arc<str>,
+    /// The arguments that would run: compact JSON, byte for byte.
+    pub arguments: Arc<str>,
+    /// Their SHA-256; the decision is bound to it.
+    pub sha256: Arc<str>,
+    /// Why it is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_at: Option<Timestamp>,
+    /// When the question lapses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Detail of its kind: a question with options, a sign-in address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Value>,
+}
+
+impl PendingApproval {
+    /// The pending decision of an open call.
+    pub fn of(thread: &ThreadId, call: &Call, ask: &ApprovalAsk) -> Option<Self> {
+        let gated = call.gated.as_ref()?;
+        Some(Self {
+            id: ask.approval.clone(),
+            thread_id: thread.clone(),
+            call_id: call.id.clone(),
+            tool: Arc::clone(&call.tool),
+            arguments: Arc::clone(&gated.text),
+            sha256: Arc::clone(&gated.sha256),
+            reason: ask.reason.clone(),
+            asked_at: call.asked_at,
+            expires_at: ask.expires_at,
+            detail: ask.detail.clone(),
+        })
+    }
+}
+
+/// What records change in the index. A store applies it in the same write as the records.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IndexChange {
+    /// The thread came to be: agent, parent, and when.
+    pub opened: Option<Opening>,
+    /// The thread it was forked from.
+    pub forked_from: Option<ThreadId>,
+    /// The title, for a thread that has none yet.
+    pub title: Option<String>,
+    /// Where the thread stands now, if that changed.
+    pub status: Option<ThreadStatus>,
+    /// When the last of the records was written.
+    pub changed_at: Option<Timestamp>,
+    /// Decisions that are asked for and still pending after these records; without the thread's id, which the store knows.
+    pub asked: Vec<PendingRow>,
+    /// Calls that wait no longer. Applied before `asked`.
+    pub settled: Vec<CallId>,
+    /// Nothing of the thread waits any longer. Applied before `settled`.
+    pub all_settled: bool,
+}
+
+/// How a thread came to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opening {
+    /// The agent.
+    pub agent: Arc<str>,
+    /// The thread it is a child of.
+    pub parent: Option<ThreadId>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A decision that is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PendingRow {
+    /// The call.
+    pub call: CallId,
+    /// The decision's id.
+    pub approval: ApprovalId,
+    /// When it was asked for.
+    pub at: Timestamp,
+    /// What people see, but for the thread's id.
+    body: Box<(Arc<str>, Arc<str>, Arc<str>, ApprovalAsk)>,
+}
+
+impl PendingRow {
+    /// What people see.
+    pub fn of_thread(&self, thread: &ThreadId) -> PendingApproval {
+        let (tool, arguments, sha256, ask) = &*self.body;
+        PendingApproval {
+            id: self.approval.clone(),
+            thread_id: thread.clone(),
+            call_id: self.call.clone(),
+            tool: Arc::clone(tool),
+            arguments: Arc::clone(arguments),
+            sha256: Arc::clone(sha256),
+            reason: ask.reason.clone(),
+            asked_at: Some(self.at),
+            expires_at: ask.expires_at,
+            detail: ask.detail.clone(),
+        }
+    }
+}
+
+impl IndexChange {
+    /// What these records change, in order.
+    pub fn of(records: &[Arc<Record>]) -> Self {
+        let mut change = Self::default();
+        let mut asked: BTreeMap<CallId, PendingRow> = BTreeMap::new();
+        for record in records {
+            change.changed_at = Some(record.at);
+            match &record.body {
+                RecordBody::ThreadOpened { agent, parent, .. } => {
+                    change.opened = Some(Opening { agent: Arc::clone(agent), parent: parent.clone(), at: record.at });
+                }
+                RecordBody::ThreadForked { from, .. } => {
+                    // Nothing that the source waits for is decided here; the calls come before the gate again.
+                    asked.clear();
+                    change.settled.clear();
+                    change.all_settled = true;
+                    change.forked_from = Some(from.clone());
+                    if change.status == Some(ThreadStatus::AwaitingApproval) {
+                        change.status = Some(ThreadStatus::InProgress);
+                    }
+                }
+                RecordBody::MessageAdded { message } if change.title.is_none() && message.author == Author::Human => {
+                    let text = message.text_of();
+                    let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+                    if !first.is_empty() {
+                        change.title = Some(cut(first, TITLE_BYTES).to_owned());
+                    }
+                }
+                RecordBody::RunStarted { .. } => change.status = Some(ThreadStatus::InProgress),
+                RecordBody::RunDone { finish, .. } => {
+                    change.status = Some(if *finish == FinishReason::AwaitingApproval {
+                        ThreadStatus::AwaitingApproval
+                    } else {
+                        ThreadStatus::Finished
+                    });
+                }
+                RecordBody::CallGated {
+                    call, tool, arguments: Some(arguments), sha256: Some(sha256), verdict: Verdict::Ask(ask), ..
+                } => {
+                    let body = Box::new((Arc::clone(tool), Arc::clone(arguments), Arc::clone(sha256), ask.clone()));
+                    asked.insert(call.clone(), PendingRow { call: call.clone(), approval: ask.approval.clone(), at: record.at, body });
+                }
+                RecordBody::CallDecided { call, .. } | RecordBody::CallDone { call, .. } if asked.remove(call).is_none() => {
+                    change.settled.push(call.clone());
+                }
+                _ => {}
+            }
+        }
+        change.asked = asked.into_values().collect();
+        change
+    }
+}

@@ -323,9 +323,12 @@ pub enum RecordBody {
         /// What the agent is; absent if it is as at the run before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fingerprint: Option<Arc<Fingerprint>>,
-        /// What was added to the agent's instructions for this run.
+        /// The agent's instructions, where the fingerprint is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<Arc<str>>,
+        /// What was added to them for this run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        added: Option<Arc<str>>,
         /// Who it acts for; never part of an event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         principal: Option<Value>,

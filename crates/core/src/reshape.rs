@@ -78,7 +78,7 @@ impl Thread {
                 usage: run.usage,
                 model_calls: run.model_calls,
                 ending: None,
-                instructions: run.instructions,
+                added: run.added,
                 principal: None,
                 metadata: run.metadata,
             });

@@ -62,6 +62,8 @@ pub struct Saved {
     run: Option<SavedRun>,
     last_run: Option<SavedLastRun>,
     fingerprint: Option<Arc<Fingerprint>>,
+    /// The record that has the instructions.
+    instructions: Option<Seq>,
     pruned: BTreeSet<CallId>,
     queued: Vec<(InputId, Seq)>,
     forked_open: bool,
@@ -139,6 +141,7 @@ impl Thread {
                 anonymous: run.principal.is_none(),
             }),
             fingerprint: self.fingerprint.clone(),
+            instructions: self.instructions.as_ref().map(|(at, _)| *at),
             pruned: self.pruned.iter().cloned().collect(),
             queued: self.queued.iter().map(|input| (input.id.clone(), input.since)).collect(),
             forked_open: self.forked_open,
@@ -176,6 +179,7 @@ impl Saved {
                 Origin::Results(results) => all.extend(results.iter().map(|result| result.at)),
             }
         }
+        all.extend(self.instructions);
         all.extend(self.queued.iter().map(|(_, at)| *at));
         all.extend(self.last_results.iter().map(|(at, _)| *at));
         all.extend(self.run.iter().flat_map(|run| [Some(run.since), run.text_at]).flatten());
@@ -207,6 +211,11 @@ impl Saved {
             let RecordBody::InputQueued { mode, messages, only, .. } = &bodies.at(at)?.body else { return Err(misplaced(at)) };
             queued.push(QueuedInput { id, mode: mode.clone(), messages: messages.clone(), only: only.clone(), since: at });
         }
+        let mut instructions = None;
+        if let Some(at) = self.instructions {
+            let RecordBody::RunStarted { instructions: Some(text), .. } = &bodies.at(at)?.body else { return Err(misplaced(at)) };
+            instructions = Some((at, Arc::clone(text)));
+        }
         let run = self.run.map(|run| bodies.run(run)).transpose()?;
         let last_run = self.last_run.map(|run| bodies.last_run(run)).transpose()?;
         let mut thread = Thread::new();
@@ -217,6 +226,7 @@ impl Saved {
         thread.run = run;
         thread.last_run = last_run;
         thread.fingerprint = self.fingerprint;
+        thread.instructions = instructions;
         thread.pruned = self.pruned.into_iter().collect();
         thread.queued = queued;
         thread.forked_open = self.forked_open;
@@ -287,8 +297,7 @@ impl Bodies<'_> {
 
     fn run(&self, saved: SavedRun) -> Result<Run, SavedError> {
         let record = self.at(saved.since)?;
-        let (RecordBody::RunStarted { cause, agent, limits, instructions, principal, metadata, .. }, Some(id)) =
-            (&record.body, &record.run)
+        let (RecordBody::RunStarted { cause, agent, limits, added, principal, metadata, .. }, Some(id)) = (&record.body, &record.run)
         else {
             return Err(misplaced(saved.since));
         };
@@ -297,7 +306,7 @@ impl Bodies<'_> {
             cause: cause.clone(),
             agent: Arc::clone(agent),
             limits: *limits,
-            instructions: instructions.clone(),
+            added: added.clone(),
             principal: principal.clone(),
             metadata: metadata.clone(),
             usage: saved.usage,
@@ -313,7 +322,7 @@ impl Bodies<'_> {
     }
 
     fn last_run(&self, saved: SavedLastRun) -> Result<LastRun, SavedError> {
-        let RecordBody::RunStarted { instructions, principal, metadata, .. } = &self.at(saved.since)?.body else {
+        let RecordBody::RunStarted { added, principal, metadata, .. } = &self.at(saved.since)?.body else {
             return Err(misplaced(saved.since));
         };
         Ok(LastRun {
@@ -323,7 +332,7 @@ impl Bodies<'_> {
             usage: saved.usage,
             model_calls: saved.model_calls,
             ending: saved.ending,
-            instructions: instructions.clone(),
+            added: added.clone(),
             principal: principal.clone().filter(|_| !saved.anonymous),
             metadata: metadata.clone(),
             since: saved.since,

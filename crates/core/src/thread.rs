@@ -126,7 +126,7 @@ pub struct Run {
     /// Its limits.
     pub limits: RunLimits,
     /// What was added to the agent's instructions for it.
-    pub instructions: Option<Arc<str>>,
+    pub added: Option<Arc<str>>,
     /// Who it acts for.
     pub principal: Option<serde_json::Value>,
     /// The application's own data.
@@ -166,7 +166,7 @@ pub struct LastRun {
     /// Why it ended early.
     pub ending: Option<Ending>,
     /// What was added to the agent's instructions for it.
-    pub instructions: Option<Arc<str>>,
+    pub added: Option<Arc<str>>,
     /// Who it acted for.
     pub principal: Option<serde_json::Value>,
     /// The application's own data.
@@ -255,6 +255,8 @@ pub struct Thread {
     pub(crate) last_run: Option<LastRun>,
     /// What the agent of the last run is.
     pub(crate) fingerprint: Option<Arc<Fingerprint>>,
+    /// Its instructions, and the position of the record that has them.
+    pub(crate) instructions: Option<(Seq, Arc<str>)>,
     /// Calls whose results are markers now.
     pub(crate) pruned: HashSet<CallId>,
     /// Input that waits for a safe point.
@@ -331,6 +333,11 @@ impl Thread {
     /// What the agent of the last run is, where its records say.
     pub fn fingerprint(&self) -> Option<&Arc<Fingerprint>> {
         self.fingerprint.as_ref()
+    }
+
+    /// The instructions that the agent had where the last fingerprint was written.
+    pub fn instructions(&self) -> Option<&Arc<str>> {
+        self.instructions.as_ref().map(|(_, text)| text)
     }
 
     /// Whether a run can start by itself: calls were decided, input waits, or a fork stands in the middle of a run.
@@ -430,7 +437,7 @@ impl Thread {
                 }
                 self.id = Some(thread.clone());
             }
-            RecordBody::RunStarted { cause, agent, limits, fingerprint, instructions, principal, metadata } => {
+            RecordBody::RunStarted { cause, agent, limits, fingerprint, instructions, added, principal, metadata } => {
                 if self.run.is_some() {
                     return Err("another run has not ended".to_owned());
                 }
@@ -445,13 +452,14 @@ impl Thread {
                 self.forked_open = false;
                 if fingerprint.is_some() {
                     self.fingerprint.clone_from(fingerprint);
+                    self.instructions = instructions.clone().map(|text| (record.seq, text));
                 }
                 self.run = Some(Run {
                     id,
                     cause: cause.clone(),
                     agent: Arc::clone(agent),
                     limits: *limits,
-                    instructions: instructions.clone(),
+                    added: added.clone(),
                     principal: principal.clone(),
                     metadata: metadata.clone(),
                     usage: None,
@@ -562,7 +570,7 @@ impl Thread {
                     usage: *usage,
                     model_calls: *model_calls,
                     ending: ending.clone(),
-                    instructions: run.instructions,
+                    added: run.added,
                     principal: run.principal,
                     metadata: run.metadata,
                     since: run.since,

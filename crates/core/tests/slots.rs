@@ -28,6 +28,7 @@ impl Journal {
             limits,
             fingerprint: None,
             instructions: None,
+            added: None,
             principal: None,
             metadata,
         });

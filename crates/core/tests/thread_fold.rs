@@ -47,6 +47,7 @@ fn started() -> RecordBody {
         limits: RunLimits::default(),
         fingerprint: None,
         instructions: None,
+        added: None,
         principal: None,
         metadata: Map::new(),
     }
@@ -296,7 +297,8 @@ fn every_record() -> Vec<RecordBody> {
                 tools: vec![("t".to_owned(), "00".to_owned())],
                 instructions: "11".to_owned(),
             })),
-            instructions: Some("more".into()),
+            instructions: Some("Be kind.".into()),
+            added: Some("And brief.".into()),
             principal: Some(json!({ "id": "ada" })),
             metadata: json!({ "k": [1] }).as_object().unwrap().clone(),
         },

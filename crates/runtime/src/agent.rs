@@ -584,7 +584,7 @@ pub(crate) fn next_run(
     limits: RunLimits,
     principal: Option<&Identity>,
     metadata: Map<String, Value>,
-    instructions: Option<Arc<str>>,
+    added: Option<Arc<str>>,
 ) -> NextRun {
     NextRun {
         id: crate::random::run_id(),
@@ -592,7 +592,8 @@ pub(crate) fn next_run(
         limits,
         principal: principal.and_then(|who| serde_json::to_value(who).ok()),
         metadata,
-        instructions,
+        instructions: Some(Arc::clone(&inner.instructions)),
+        added,
         fingerprint: Some(Arc::clone(&inner.fingerprint)),
     }
 }

@@ -163,8 +163,10 @@ pub struct NextRun {
     pub principal: Option<serde_json::Value>,
     /// The application's own data.
     pub metadata: serde_json::Map<String, serde_json::Value>,
-    /// What is added to the agent's instructions for it.
+    /// The agent's instructions.
     pub instructions: Option<Arc<str>>,
+    /// What is added to them for it.
+    pub added: Option<Arc<str>>,
     /// What the agent is.
     pub fingerprint: Option<Arc<Fingerprint>>,
 }
@@ -237,6 +239,7 @@ impl Driver {
         let Some(run) = self.next_run.take() else { return Ok(()) };
         // What the agent is stands where it is new: a chat of many runs tells it once.
         let fingerprint = run.fingerprint.filter(|now| self.thread.fingerprint() != Some(now));
+        let instructions = run.instructions.filter(|_| fingerprint.is_some());
         self.record_in(
             Some(run.id),
             RecordBody::RunStarted {
@@ -244,7 +247,8 @@ impl Driver {
                 agent: run.agent,
                 limits: run.limits,
                 fingerprint,
-                instructions: run.instructions,
+                instructions,
+                added: run.added,
                 principal: run.principal,
                 metadata: run.metadata,
             },
@@ -310,7 +314,8 @@ impl Driver {
             // The planted bug: the body begins before its record is durable.
             effects.sort_by_key(|effect| !matches!(effect, Effect::Execute { .. }));
         }
-        if self.thread.run().is_none() && self.thread.next().is_empty() {
+        // Where no run is left to start, what waits is for the next owner.
+        if self.thread.run().is_none() && (self.next_run.is_none() || self.thread.next().is_empty()) {
             effects.push(Effect::Rest);
         }
         Ok(effects)
@@ -490,17 +495,15 @@ impl Driver {
     ) -> Result<(), Misfit> {
         let run = self.thread.run().filter(|run| run.ending.is_none());
         let mine = run.is_some_and(|run| only.as_ref().is_none_or(|only| *only == run.id));
+        if only.is_some() && !mine {
+            // The run it was for is over: its sender has it back, and the end of that run says so.
+            return Ok(());
+        }
         // Nothing slips past a decision that is pending: where the run has paused, input waits its turn.
         let mode = if mine { mode } else { InputMode::Queue };
         let silent = self.streamed.take().is_some_and(|streamed| streamed.text.is_empty() && !streamed.calls);
         let immediate = mode == InputMode::Steer && silent && self.in_flight.contains(&Key::Ask(self.thread.step()));
-        let back = only.clone().filter(|_| !mine);
-        self.record(RecordBody::InputQueued { id: id.clone(), mode, messages, only, immediate }, now)?;
-        if back.is_some() {
-            let why = Arc::from("the run it was for had ended");
-            return self.record(RecordBody::InputReturned { id, why }, now);
-        }
-        Ok(())
+        self.record(RecordBody::InputQueued { id, mode, messages, only, immediate }, now)
     }
 
     fn cancel(&mut self, reason: AbortReason, partial: Option<String>, now: Timestamp) -> Result<(), Misfit> {

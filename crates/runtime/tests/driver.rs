@@ -37,6 +37,7 @@ fn started() -> Driver {
         principal: None,
         metadata: serde_json::Map::new(),
         instructions: None,
+        added: None,
         fingerprint: None,
     };
     let mut driver = Driver::new(Thread::new(), Arc::new(Plain), next);

@@ -476,6 +476,7 @@ impl<'a> World<'a> {
             principal: None,
             metadata: serde_json::Map::new(),
             instructions: None,
+            added: None,
             fingerprint: None,
         };
         let durable = thread.head();

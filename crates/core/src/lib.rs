@@ -10,6 +10,7 @@ pub mod schema;
 
 mod event;
 mod failure;
+mod file;
 mod fingerprint;
 mod finish;
 mod ids;
@@ -32,6 +33,7 @@ pub use event::{
     CompactionError, EVENT_VERSION, ErrorBody, Event, EventKind, EventUsage, RuleMatch, Todo, TodoCounts, TodoStatus, is_event,
 };
 pub use failure::{ToolFailure, ToolFailureKind};
+pub use file::{AttachmentRef, BLOB_SCHEME, BlobId, FileChange, FileEntry, FileStorage};
 pub use fingerprint::{Drift, Fingerprint};
 pub use finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
 pub use ids::{ApprovalId, CallId, InputId, InvalidThreadId, RunId, Seq, ThreadId, Timestamp};

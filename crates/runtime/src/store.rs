@@ -9,8 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use toolwright_core::{AbortReason, ApprovalId, CallId, Decision, InputId, InputMode, Message, Record, RunId, Seq, ThreadId, Timestamp};
+
+pub use toolwright_core::{BlobId, FileChange, FileEntry};
 
 use crate::index::{IndexChange, PendingApproval, ThreadInfo, ThreadStatus};
 
@@ -298,67 +299,6 @@ impl Shelf {
             Self::Environment => "environment",
         }
     }
-}
-
-/// The address of content: `sha256:` and 64 hexadecimal digits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct BlobId(Arc<str>);
-
-impl BlobId {
-    /// The address of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(format!("sha256:{}", toolwright_core::sha256_hex(bytes)).into())
-    }
-
-    /// Takes an address as it is written; `None` if it is none.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix("sha256:")?;
-        let fits = digits.len() == 64 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        fits.then(|| Self(text.into()))
-    }
-
-    /// As it is written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// A file of a thread, or a directory, without its content.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FileEntry {
-    /// From the root, normalised: `/notes/today.md`.
-    pub path: String,
-    /// The media type; empty for a directory.
-    pub mime_type: String,
-    /// In bytes.
-    pub size: u64,
-    /// Where the content is; absent for a directory and for a link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blob: Option<BlobId>,
-    /// The outside address of a link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub location: Option<String>,
-    /// Whether it is a directory.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_directory: bool,
-    /// The application's own data.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub metadata: Map<String, Value>,
-    /// When it was first written.
-    pub created_at: Timestamp,
-    /// When it was last written.
-    pub modified_at: Timestamp,
-}
-
-/// One change of a thread's file tree.
-#[derive(Clone, Debug, PartialEq)]
-pub enum FileChange {
-    /// Writes an entry, in place of one that is there.
-    Put(FileEntry),
-    /// Removes the entry of a path; nothing happens if there is none.
-    Remove(String),
 }
 
 /// What threads keep beside their journals: keyed values, environment, files, and the content these and results refer to.

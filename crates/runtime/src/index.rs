@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolwright_core::{
-    ApprovalAsk, ApprovalId, Author, Call, CallId, FinishReason, Record, RecordBody, Seq, ThreadId, Timestamp, Verdict, cut,
+    ApprovalAsk, ApprovalId, Author, Call, CallId, FinishReason, Message, Record, RecordBody, Seq, ThreadId, Timestamp, Verdict, cut,
 };
 
 /// A title is the beginning of the first input: so many bytes at most.
@@ -50,7 +50,7 @@ pub struct ThreadInfo {
     pub agent: String,
     /// Where it stands.
     pub status: ThreadStatus,
-    /// The beginning of its first input.
+    /// The beginning of its first input: one line without control characters, at most 200 bytes.
     pub title: String,
     /// The thread it is a child of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,8 @@ impl PendingApproval {
     }
 }
 
-/// What records change in the index. A store applies it in the same write as the records.
+/// What records change in the index. A store applies it in the same write as the records: [`IndexChange::applied`] to what it
+/// says of the thread, then to the pending decisions `all_settled`, `settled` and `asked`, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IndexChange {
     /// The thread came to be: agent, parent, and when.
@@ -202,12 +203,9 @@ impl IndexChange {
                         change.status = Some(ThreadStatus::InProgress);
                     }
                 }
-                RecordBody::MessageAdded { message } if change.title.is_none() && message.author == Author::Human => {
-                    let text = message.text_of();
-                    let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-                    if !first.is_empty() {
-                        change.title = Some(cut(first, TITLE_BYTES).to_owned());
-                    }
+                RecordBody::MessageAdded { message } => change.title = change.title.take().or_else(|| title_of(message)),
+                RecordBody::InputQueued { messages, .. } => {
+                    change.title = change.title.take().or_else(|| messages.iter().find_map(|message| title_of(message)));
                 }
                 RecordBody::RunStarted { .. } => change.status = Some(ThreadStatus::InProgress),
                 RecordBody::RunDone { finish, .. } => {
@@ -232,4 +230,43 @@ impl IndexChange {
         change.asked = asked.into_values().collect();
         change
     }
+
+    /// What the index says of the thread after this change, from what it said before; the journal now ends at `head`. `None`
+    /// as long as the journal has no record that opens it.
+    pub fn applied(&self, thread: &ThreadId, before: Option<ThreadInfo>, head: Seq) -> Option<ThreadInfo> {
+        let opened = self.opened.as_ref().map(|opened| ThreadInfo {
+            id: thread.clone(),
+            agent: opened.agent.to_string(),
+            status: ThreadStatus::Finished,
+            title: String::new(),
+            parent: opened.parent.clone(),
+            forked_from: None,
+            created_at: opened.at,
+            changed_at: opened.at,
+            head,
+        });
+        let mut info = opened.or(before)?;
+        info.head = head;
+        info.changed_at = self.changed_at.unwrap_or(info.changed_at);
+        if self.all_settled && info.status == ThreadStatus::AwaitingApproval {
+            // The records that were copied came in an append of their own.
+            info.status = ThreadStatus::InProgress;
+        }
+        info.status = self.status.unwrap_or(info.status);
+        info.forked_from = self.forked_from.clone().or(info.forked_from);
+        if info.title.is_empty() {
+            info.title = self.title.clone().unwrap_or_default();
+        }
+        Some(info)
+    }
+}
+
+/// The title that a person's message gives: the first line that says something, without control characters.
+fn title_of(message: &Message) -> Option<String> {
+    if message.author != Author::Human {
+        return None;
+    }
+    let clean = |line: &str| line.chars().filter(|sign| !sign.is_control()).collect::<String>().trim().to_owned();
+    let first = message.text_of().lines().map(clean).find(|line| !line.is_empty())?;
+    Some(cut(&first, TITLE_BYTES).trim_end().to_owned())
 }

@@ -110,33 +110,12 @@ impl State {
         if append.inbox_through > 0 {
             log.inbox.retain(|(position, _)| *position > append.inbox_through);
         }
-        if let Some(opened) = change.opened {
-            log.info = Some(ThreadInfo {
-                id: thread.clone(),
-                agent: opened.agent.to_string(),
-                status: ThreadStatus::Finished,
-                title: String::new(),
-                parent: opened.parent,
-                forked_from: None,
-                created_at: opened.at,
-                changed_at: opened.at,
-                head: Seq(0),
-            });
-        }
+        log.info = change.applied(thread, log.info.take(), Seq(head));
         if change.all_settled {
             log.pending.clear();
         }
         log.pending.retain(|(call, _)| !change.settled.contains(call));
         log.pending.extend(change.asked.iter().map(|row| (row.call.clone(), row.of_thread(thread))));
-        if let Some(info) = &mut log.info {
-            info.head = Seq(head);
-            info.changed_at = change.changed_at.unwrap_or(info.changed_at);
-            info.status = change.status.unwrap_or(info.status);
-            info.forked_from = change.forked_from.or_else(|| info.forked_from.take());
-            if info.title.is_empty() {
-                info.title = change.title.unwrap_or_default();
-            }
-        }
         log.appended.send_replace(head);
         Ok(())
     }

@@ -139,7 +139,8 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 pub struct Append {
     /// The records, in order. May be empty, where only the inbox moves on.
     pub records: Vec<Arc<Record>>,
-    /// Everything posted up to here is taken: it was journaled by these records, or changes nothing.
+    /// Everything posted up to here is taken: it was journaled by these records, or changes nothing. What was taken before
+    /// stays so.
     pub inbox_through: u64,
 }
 
@@ -180,7 +181,9 @@ impl<T> Default for Page<T> {
     }
 }
 
-/// Which threads are listed: those that fit all that is given, the last changed first.
+/// Which threads are listed: those that fit all that is given, the last changed first, those of one moment by their ids backwards.
+///
+/// Pages that follow each other list what does not change meanwhile once each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadQuery {
     /// In this state.
@@ -189,7 +192,8 @@ pub struct ThreadQuery {
     pub agent: Option<String>,
     /// Children of this thread.
     pub parent: Option<ThreadId>,
-    /// With this text in the id or the title, upper and lower case alike.
+    /// With this text in the id or the title, as it stands but for upper and lower case: each is compared as
+    /// [`str::to_lowercase`] gives it.
     pub text: Option<String>,
     /// Last changed before this moment.
     pub changed_before: Option<Timestamp>,
@@ -207,7 +211,15 @@ impl Default for ThreadQuery {
 
 /// A store of journals.
 ///
-/// Every promise here is tested by the behaviour suite of the crate `toolwright-store`, over each store.
+/// Every promise here is tested by the behaviour suite of the crate `toolwright-store`, over each store. What holds for all of it:
+///
+/// - Records, items, snapshots, values and entries come back as they were given: records byte for byte as JSON, with their keys in
+///   order and numbers digit for digit.
+/// - Ids, keys and paths are compared byte by byte: `a` is not `A`. That is also the order in which they are listed.
+/// - Keys and paths may be any text without U+0000. A write with one that has it is refused with [`StoreError::Failed`]; a read
+///   finds nothing.
+/// - Positions, moments and limits may be the greatest of their type. A limit of 0 gives nothing.
+/// - An answer that was dropped before it came may or may not have been done; never a part of it.
 pub trait Store: Send + Sync + 'static {
     /// Claims a thread, which need not exist yet. `Busy` if it is claimed, unless its owner has given no sign of life for
     /// longer than [`Store::claim_limit`]: then the owner's place is taken.
@@ -222,7 +234,7 @@ pub trait Store: Send + Sync + 'static {
     fn claim_limit(&self) -> Duration;
 
     /// Appends after `expected`, durably once this returns, together with the index and what is taken from the inbox.
-    /// `Fenced` if the claim is lost, `Conflict` if the journal ends elsewhere; then nothing is written.
+    /// `Fenced` if the claim is lost, else `Conflict` if the journal ends elsewhere; then nothing is written.
     fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, append: Append) -> Answer<'a, ()>;
 
     /// The records after `after`, in order; at most `limit`.
@@ -231,7 +243,8 @@ pub trait Store: Send + Sync + 'static {
     /// The records at these positions, which ascend. Positions that the journal does not have are left out.
     fn read_at<'a>(&'a self, thread: &'a ThreadId, positions: &'a [Seq]) -> Answer<'a, Vec<Arc<Record>>>;
 
-    /// Returns when the journal goes on beyond `after`, at once if it does, whoever appended. May return early.
+    /// Returns when the journal goes on beyond `after`, at once if it does, whoever appended. May return early: whoever
+    /// waits looks again, and waits again. Over a deletion the wait goes on for the thread that comes to be under the id.
     fn appended<'a>(&'a self, thread: &'a ThreadId, after: Seq) -> BoxFuture<'a, ()>;
 
     /// Saves a snapshot in place of the one before. `Fenced` if the claim is lost.
@@ -240,41 +253,46 @@ pub trait Store: Send + Sync + 'static {
     /// The last snapshot, if there is one.
     fn snapshot<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Option<Snapshot>>;
 
-    /// Posts to a thread's inbox, durably. Only the first item of a key is kept, for as long as the thread exists.
+    /// Posts to a thread's inbox, durably. Only the first item of a key is kept, for as long as the thread exists, also once it
+    /// was taken. The thread need not have a journal.
     fn post<'a>(&'a self, thread: &'a ThreadId, key: &'a str, item: InboxItem) -> Answer<'a, Posted>;
 
-    /// What was posted after the position `after` and not yet taken, with positions, which ascend and are never used twice.
+    /// What was posted after the position `after` and not yet taken, with positions, which ascend and are never used twice while
+    /// the thread exists. They begin above 0 and may have gaps. Nothing is posted below a position that was seen: whoever asks
+    /// for what comes after the last one misses nothing, however many post at once.
     fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> Answer<'a, Vec<(u64, InboxItem)>>;
 
     /// Returns when something was posted for the thread after the position `after`, at once if that already happened,
-    /// whoever posted it. May return early.
+    /// whoever posted it and whether or not it was taken. May return early, as [`Store::appended`].
     fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()>;
 
-    /// A timer: posts the item once its moment has come and somebody calls [`Store::post_due`]. One of the same key is
-    /// replaced while it has not been posted.
+    /// A timer: posts the item once its moment has come and somebody calls [`Store::post_due`]. One of the same thread and key
+    /// is replaced while it has not been posted.
     fn post_at<'a>(&'a self, thread: &'a ThreadId, key: &'a str, at: Timestamp, item: InboxItem) -> Answer<'a, ()>;
 
     /// Takes a timer back. Gives whether it was still there.
     fn cancel_timer<'a>(&'a self, thread: &'a ThreadId, key: &'a str) -> Answer<'a, bool>;
 
-    /// Posts what is due at `now`, each timer once whoever calls; at most `limit` of them, the earliest first. Gives their
-    /// threads.
+    /// Posts what is due at `now` or before, each timer once whoever calls; at most `limit` of them, the earliest first, those of
+    /// one moment by thread and key. Gives the thread of each in this order, also of one whose key was posted before: that
+    /// timer is over, and posts nothing.
     fn post_due(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<ThreadId>>;
 
     /// What the index says of a thread; `None` if it has no journal.
     fn info<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Option<ThreadInfo>>;
 
-    /// A page of threads.
+    /// A page of threads. Those without a journal are not listed.
     fn threads<'a>(&'a self, query: &'a ThreadQuery) -> Answer<'a, Page<ThreadInfo>>;
 
     /// Threads that may have something to do though nobody need be moving them: a run that has not ended, or something in
-    /// the inbox. In the order of their ids, after `after`.
+    /// the inbox, with or without a journal. In the order of their ids, after `after`.
     fn unfinished<'a>(&'a self, after: Option<&'a ThreadId>, limit: usize) -> Answer<'a, Vec<ThreadId>>;
 
-    /// A page of pending decisions, oldest first; of one thread, where one is given.
+    /// A page of pending decisions, oldest first, those of one moment by their ids; of one thread, where one is given.
     fn pending<'a>(&'a self, thread: Option<&'a ThreadId>, cursor: Option<&'a str>, limit: usize) -> Answer<'a, Page<PendingApproval>>;
 
-    /// Deletes a thread with everything it has, but for its fencing number. `Fenced` if the claim is lost.
+    /// Deletes a thread with everything it has, timers and keys of its inbox too, but for its fencing number. A thread of this id
+    /// then begins anew. `Fenced` if the claim is lost.
     fn delete<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()>;
 
     /// What threads keep beside their journals.
@@ -304,6 +322,7 @@ impl Shelf {
 /// What threads keep beside their journals: keyed values, environment, files, and the content these and results refer to.
 ///
 /// `fence`, where it is given, is that of the claim under which a body writes; `Fenced` if it is lost, and nothing is written.
+/// Order, odd text and limits are as [`Store`] has them. A thread need not have a journal.
 pub trait DataStore: Send + Sync {
     /// One value, as JSON text.
     fn value<'a>(&'a self, thread: &'a ThreadId, shelf: Shelf, key: &'a str) -> Answer<'a, Option<Arc<str>>>;
@@ -328,14 +347,15 @@ pub trait DataStore: Send + Sync {
         limit: usize,
     ) -> Answer<'a, Vec<(String, Arc<str>)>>;
 
-    /// Keeps content for a thread, once however often it is given. It stays for as long as some thread that keeps it exists.
+    /// Keeps content for a thread, once however often it is given. It stays for as long as some thread that keeps it exists;
+    /// files that no longer refer to it change nothing in that.
     fn keep_blob<'a>(&'a self, thread: &'a ThreadId, bytes: Bytes, fence: Option<u64>) -> Answer<'a, BlobId>;
 
     /// Content that a thread keeps; `None` if it does not.
     fn blob<'a>(&'a self, thread: &'a ThreadId, id: &'a BlobId) -> Answer<'a, Option<Bytes>>;
 
-    /// Changes a thread's files, all of it or nothing. Content comes first, with [`DataStore::keep_blob`]; an entry whose
-    /// content the thread does not keep is refused.
+    /// Changes a thread's files one after the other, all of it or nothing. Content comes first, with [`DataStore::keep_blob`]; an
+    /// entry whose content the thread does not keep is refused with [`StoreError::Failed`].
     fn change_files<'a>(&'a self, thread: &'a ThreadId, changes: Vec<FileChange>, fence: Option<u64>) -> Answer<'a, ()>;
 
     /// The entry of a path.
@@ -344,6 +364,7 @@ pub trait DataStore: Send + Sync {
     /// The entries whose paths begin with `prefix`, by path in byte order, after `after`; at most `limit`.
     fn files<'a>(&'a self, thread: &'a ThreadId, prefix: &'a str, after: Option<&'a str>, limit: usize) -> Answer<'a, Vec<FileEntry>>;
 
-    /// Gives `to` everything `from` keeps: values, environment, files and content. `to` has none of it before.
+    /// Gives `to` everything `from` keeps, as it is at one moment: values, environment, files and content, nothing else. `to` has
+    /// none of it before, and goes its own way after.
     fn copy<'a>(&'a self, from: &'a ThreadId, to: &'a ThreadId) -> Answer<'a, ()>;
 }

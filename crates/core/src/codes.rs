@@ -20,6 +20,11 @@ const fn code(code: &'static str, when: &'static str, hint: &'static str) -> Cod
 /// Every code, in alphabetical order.
 pub const CODES: &[Code] = &[
     code(
+        "TOOLWRIGHT_AGENT_DRIFT",
+        "the agent that would go on with a thread differs from the one that began",
+        "resume with the agent that began, or allow the difference with `on_drift`",
+    ),
+    code(
         "TOOLWRIGHT_AGENT_EXECUTION_FAILED",
         "a run failed for a reason of its own code or of a hook's",
         "read the message, and the log at the time of the run",
@@ -51,17 +56,25 @@ pub const CODES: &[Code] = &[
     code("TOOLWRIGHT_PROVIDER_SPEC_INVALID", "a model's name is not of the form `provider/model`", "write it as the message shows"),
     code("TOOLWRIGHT_PROVIDER_UNKNOWN", "no such provider is known", "use one that `toolwright models list` shows"),
     code(
+        "TOOLWRIGHT_RESUME_TOOL_MISSING",
+        "a call that waits has no tool in the agent that would go on",
+        "resume with an agent that has the tool, or cancel the thread",
+    ),
+    code(
         "TOOLWRIGHT_SESSION_AWAITING_APPROVAL",
         "calls of the thread wait for decisions",
         "decide them, or cancel the thread, before sending more",
     ),
     code("TOOLWRIGHT_SESSION_BUSY", "another owner moves the thread", "wait for its run to end, or cancel it"),
+    code("TOOLWRIGHT_SESSION_EXISTS", "there is a thread of that id already", "choose another id"),
     code(
         "TOOLWRIGHT_SESSION_FILE_CORRUPT",
         "a journal does not fit together, or is of a newer version",
         "open it with the version that wrote it",
     ),
     code("TOOLWRIGHT_SESSION_ID_INVALID", "a thread id is outside the grammar", "use 1 to 128 letters, digits, `_` and `-`"),
+    code("TOOLWRIGHT_SESSION_NOT_FOUND", "there is no such thread", "list the threads that there are; ids are exact"),
+    code("TOOLWRIGHT_SESSION_STEP_NOT_FOUND", "a thread has no such step or position", "use one of the range that the message names"),
     code("TOOLWRIGHT_SESSION_TURN_PENDING", "the thread's last run was interrupted", "resume it before sending more"),
     code("TOOLWRIGHT_STORAGE_FAILED", "the store did not do what it was asked", "read the store's own words in the message"),
     code("TOOLWRIGHT_TOOL_ARGS_INVALID", "arguments of a call do not match", "put right the paths that the message lists"),

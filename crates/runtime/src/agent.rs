@@ -1,5 +1,6 @@
 //! The agent: who acts. Instructions, a model, tools and policy.
 
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,14 @@ use crate::clock::{Clock, SystemClock};
 use crate::dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, Dispatch, GRACE};
 use crate::driver::NextRun;
 use crate::error::AgentError;
+use crate::hub::Hubs;
 use crate::memory::MemoryStore;
 use crate::model::{Model, ModelInfo, ModelRequest, ModelResolver, ModelSettings, ModelStream};
 use crate::registry::Registry;
+use crate::run::{Reply, RunStream};
 use crate::stage::{Stage, StageKind, Stages};
 use crate::store::Store;
-use crate::thread::{Reply, RunStream, ThreadHandle};
+use crate::thread::ThreadHandle;
 
 /// What a model reads when an agent has no instructions (sdk-runtime 2).
 pub const DEFAULT_INSTRUCTIONS: &str = "You are a helpful assistant.";
@@ -70,6 +73,29 @@ pub(crate) struct AgentInner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) model_timeout: Duration,
     pub(crate) run_state_missing: Vec<(String, Need)>,
+    pub(crate) hubs: Arc<Hubs>,
+    pub(crate) turns: Turns,
+}
+
+/// The turns of threads whose sends wait for each other in this process.
+#[derive(Default)]
+pub(crate) struct Turns {
+    by_thread: std::sync::Mutex<HashMap<ThreadId, std::sync::Weak<tokio::sync::Mutex<()>>>>,
+}
+
+impl Turns {
+    pub(crate) fn of(&self, thread: &ThreadId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut by_thread = self.by_thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(turn) = by_thread.get(thread).and_then(std::sync::Weak::upgrade) {
+            return turn;
+        }
+        if by_thread.len() >= 64 && by_thread.len().is_power_of_two() {
+            by_thread.retain(|_, turn| turn.strong_count() > 0);
+        }
+        let turn = Arc::new(tokio::sync::Mutex::new(()));
+        by_thread.insert(thread.clone(), Arc::downgrade(&turn));
+        turn
+    }
 }
 
 /// An agent. Cheap to clone.
@@ -464,6 +490,8 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             clock: self.clock,
             model_timeout: self.model_timeout,
             run_state_missing: of_runs,
+            hubs: Arc::default(),
+            turns: Turns::default(),
         };
         Ok(Agent { inner: Arc::new(inner), resolvers: PhantomData })
     }

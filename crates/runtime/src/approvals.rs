@@ -7,7 +7,7 @@ use toolwright_core::{ApprovalId, Decision};
 use crate::agent::AgentInner;
 use crate::error::AgentError;
 use crate::index::PendingApproval;
-use crate::shell::load;
+use crate::load::load;
 use crate::store::{InboxItem, Page, Posted};
 
 /// An agent's pending decisions.
@@ -44,7 +44,7 @@ impl Approvals {
     pub async fn get(&self, id: &ApprovalId) -> Result<PendingApproval, AgentError> {
         let not_found = || AgentError::ApprovalNotFound { approval: id.to_string() };
         let thread_id = id.thread().ok_or_else(not_found)?;
-        let thread = load(&*self.inner.store, &thread_id).await?;
+        let thread = load(&*self.inner.store, &thread_id).await?.thread;
         let call = thread.waiting_for(id).ok_or_else(not_found)?;
         call.asking().and_then(|ask| PendingApproval::of(&thread_id, call, ask)).ok_or_else(not_found)
     }

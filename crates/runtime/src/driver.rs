@@ -234,12 +234,13 @@ impl Driver {
         self.record(RecordBody::ThreadOpened { thread: id.clone(), version, agent, parent: None }, now)
     }
 
-    /// Starts a run with new input.
-    pub fn start(&mut self, cause: RunCause, messages: Vec<Message>, now: Timestamp) -> Result<(), Misfit> {
+    /// Starts a run with new input. What was posted before, with its position, stands before it, as does input that waited.
+    pub fn start(&mut self, cause: RunCause, posted: Vec<(u64, InboxItem)>, messages: Vec<Message>, now: Timestamp) -> Result<(), Misfit> {
         let Some(run) = self.next_run.take() else { return Ok(()) };
         // What the agent is stands where it is new: a chat of many runs tells it once.
         let fingerprint = run.fingerprint.filter(|now| self.thread.fingerprint() != Some(now));
         let instructions = run.instructions.filter(|_| fingerprint.is_some());
+        let takes_input = cause == RunCause::Input;
         self.record_in(
             Some(run.id),
             RecordBody::RunStarted {
@@ -254,17 +255,22 @@ impl Driver {
             },
             now,
         )?;
+        for (position, item) in posted {
+            self.inbox_through = self.inbox_through.max(position);
+            self.take_posted(item, now)?;
+        }
+        if takes_input {
+            let step = self.thread.step() + 1;
+            let waiting: Vec<InputId> =
+                self.thread.queued().iter().filter(|input| input.only.is_none()).map(|input| input.id.clone()).collect();
+            for id in waiting {
+                self.record(RecordBody::InputApplied { id, step }, now)?;
+            }
+        }
         for message in messages {
             self.record(RecordBody::MessageAdded { message: Arc::new(message) }, now)?;
         }
         Ok(())
-    }
-
-    /// Takes input that was posted before the run began, so that it stands before the run's own.
-    pub fn take_input(&mut self, position: u64, item: InboxItem, now: Timestamp) -> Result<(), Misfit> {
-        self.inbox_through = self.inbox_through.max(position);
-        self.disregarded = self.disregarded.max(position);
-        self.take_posted(item, now)
     }
 
     /// Says that the agent differs from the one that began.
@@ -332,7 +338,7 @@ impl Driver {
                 if self.next_run.is_none() {
                     return Ok(Attended::Nothing);
                 }
-                self.start(cause.clone(), Vec::new(), now)?;
+                self.start(cause.clone(), Vec::new(), Vec::new(), now)?;
                 Ok(Attended::Recorded)
             }
             Action::AskModel { step } if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::Ask { step: *step })),
@@ -411,7 +417,9 @@ impl Driver {
         Ok(Attended::Recorded)
     }
 
-    fn take(&mut self, completion: Completion, now: Timestamp) -> Result<(), Misfit> {
+    /// Takes what completed without going on from it yet: several decisions that came together are all known before the
+    /// first of them moves anything. [`Driver::step`] goes on.
+    pub fn take(&mut self, completion: Completion, now: Timestamp) -> Result<(), Misfit> {
         match completion {
             Completion::Model { step, result } => {
                 // What nobody waits for any more is dropped.
@@ -442,7 +450,17 @@ impl Driver {
             }
             Completion::Posted { position, item } => {
                 self.inbox_through = self.inbox_through.max(position);
-                if position <= self.disregarded { Ok(()) } else { self.take_posted(item, now) }
+                if position <= self.disregarded {
+                    return Ok(());
+                }
+                // Input wakes a thread at rest: it is told of inside the run that takes it (sdk-runtime ORD-6).
+                let wakes = matches!(&item, InboxItem::Input { only: None, .. })
+                    && self.thread.run().is_none()
+                    && self.thread.open_calls().next().is_none();
+                if wakes && self.next_run.is_some() {
+                    return self.start(RunCause::Input, vec![(position, item)], Vec::new(), now);
+                }
+                self.take_posted(item, now)
             }
             Completion::Compacted(compaction) => {
                 let step = compaction.step.unwrap_or_default();
@@ -509,7 +527,7 @@ impl Driver {
     fn cancel(&mut self, reason: AbortReason, partial: Option<String>, now: Timestamp) -> Result<(), Misfit> {
         if self.thread.run().is_none() && self.thread.open_calls().next().is_some() {
             // The run has paused and its calls wait: a run of its own gives them their results.
-            self.start(RunCause::Resume, Vec::new(), now)?;
+            self.start(RunCause::Resume, Vec::new(), Vec::new(), now)?;
         }
         if self.thread.run().is_none_or(|run| run.ending.is_some()) {
             return Ok(());

@@ -1,6 +1,6 @@
 //! What an agent fails with.
 
-use toolwright_core::{Failure, Misfit, RunId, ThreadId};
+use toolwright_core::{CallId, Failure, Misfit, RunId, ThreadId};
 
 use crate::model::ResolveError;
 use crate::registry::RegistryError;
@@ -70,6 +70,50 @@ pub enum AgentError {
         /// The thread.
         thread: ThreadId,
     },
+    /// There is no such thread.
+    #[error("there is no thread {thread} in this store; list what there is with `threads()`")]
+    UnknownThread {
+        /// What was asked for.
+        thread: ThreadId,
+    },
+    /// There is a thread of this id.
+    #[error("there is a thread {thread} already; choose another id")]
+    ThreadExists {
+        /// The thread.
+        thread: ThreadId,
+    },
+    /// The thread has no such step, or position.
+    #[error("the thread {thread} has no {what}; {range}")]
+    StepNotFound {
+        /// The thread.
+        thread: ThreadId,
+        /// What was asked for.
+        what: String,
+        /// What there is.
+        range: String,
+    },
+    /// The agent that would go on differs from the one that began, and is told to mind.
+    #[error(
+        "the agent that would go on with the thread {thread} differs from the one that began: {drift}; resume with that one, or allow it with `on_drift`"
+    )]
+    Drift {
+        /// The thread.
+        thread: ThreadId,
+        /// In what.
+        drift: String,
+    },
+    /// A call that waits has no tool any more.
+    #[error(
+        "the call {call} of the thread {thread} needs the tool `{tool}`, which this agent does not have; resume with one that has it, or cancel the thread"
+    )]
+    ToolMissing {
+        /// The thread.
+        thread: ThreadId,
+        /// The tool.
+        tool: String,
+        /// The call.
+        call: CallId,
+    },
     /// No such decision is pending.
     #[error("no decision {approval} is pending; list the pending ones with `approvals().pending()`")]
     ApprovalNotFound {
@@ -133,6 +177,11 @@ impl AgentError {
             Self::AwaitingApproval { .. } => "TOOLWRIGHT_SESSION_AWAITING_APPROVAL",
             Self::Interrupted { .. } => "TOOLWRIGHT_SESSION_TURN_PENDING",
             Self::NothingToResume { .. } => "TOOLWRIGHT_CHECKPOINT_NOT_FOUND",
+            Self::UnknownThread { .. } => "TOOLWRIGHT_SESSION_NOT_FOUND",
+            Self::ThreadExists { .. } => "TOOLWRIGHT_SESSION_EXISTS",
+            Self::StepNotFound { .. } => "TOOLWRIGHT_SESSION_STEP_NOT_FOUND",
+            Self::Drift { .. } => "TOOLWRIGHT_AGENT_DRIFT",
+            Self::ToolMissing { .. } => "TOOLWRIGHT_RESUME_TOOL_MISSING",
             Self::ApprovalNotFound { .. } => "TOOLWRIGHT_APPROVAL_NOT_FOUND",
             Self::ApprovalConflict { .. } => "TOOLWRIGHT_APPROVAL_CONFLICT",
             Self::UnknownRecord { .. } | Self::Journal(_) => "TOOLWRIGHT_SESSION_FILE_CORRUPT",

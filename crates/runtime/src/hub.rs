@@ -3,12 +3,12 @@
 //! The driver writes here and never waits for readers; a reader that falls behind finds merged text and the last snapshots,
 //! so a slow one costs bounded memory (invariant 14).
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::Value;
 use tokio::sync::watch;
-use toolwright_core::{CallId, Seq};
+use toolwright_core::{CallId, Record, RecordBody, Seq, ThreadId};
 
 use crate::driver::Streamed;
 
@@ -32,6 +32,8 @@ pub(crate) struct Snapshot {
     pub(crate) tool: Arc<str>,
     pub(crate) index: u64,
     pub(crate) output: Value,
+    /// The record of the call's result, once there is one.
+    pub(crate) done_at: Option<Seq>,
 }
 
 #[derive(Default)]
@@ -40,6 +42,7 @@ struct Live {
     /// The reply of the open step so far, in stretches of one kind.
     step: u32,
     step_after: Seq,
+    replied_at: Option<Seq>,
     stretches: Vec<(Stretch, String)>,
     snapshots: VecDeque<Snapshot>,
     next_snapshot: u64,
@@ -66,6 +69,8 @@ pub(crate) struct Cursor {
 pub(crate) struct Unseen {
     pub(crate) step: u32,
     pub(crate) step_after: Seq,
+    /// The record of the step's reply, once there is one.
+    pub(crate) replied_at: Option<Seq>,
     /// New text by stretch, with the stretch's index and the offset its text ends at.
     pub(crate) stretches: Vec<(usize, Stretch, String, usize)>,
     pub(crate) snapshots: Vec<Snapshot>,
@@ -89,9 +94,21 @@ impl Hub {
         self.changes.subscribe()
     }
 
-    /// The journal goes on to `head`, durably.
-    pub(crate) fn appended(&self, head: Seq) {
-        self.lock().head = head;
+    /// The journal goes on with these records, durably.
+    pub(crate) fn appended(&self, records: &[Arc<Record>]) {
+        let mut live = self.lock();
+        for record in records {
+            live.head = record.seq;
+            match &record.body {
+                RecordBody::ModelReplied { step, .. } if *step == live.step => live.replied_at = Some(record.seq),
+                RecordBody::CallDone { call, .. } => {
+                    let of_call = live.snapshots.iter_mut().filter(|snapshot| snapshot.call == *call);
+                    of_call.for_each(|snapshot| snapshot.done_at = Some(record.seq));
+                }
+                _ => {}
+            }
+        }
+        drop(live);
         self.changed();
     }
 
@@ -100,6 +117,7 @@ impl Hub {
         let mut live = self.lock();
         live.step = step;
         live.step_after = live.head;
+        live.replied_at = None;
         live.stretches.clear();
     }
 
@@ -136,7 +154,7 @@ impl Hub {
         if live.snapshots.len() >= SNAPSHOTS_KEPT {
             live.snapshots.pop_front();
         }
-        live.snapshots.push_back(Snapshot { number, after, call: call.clone(), tool: Arc::clone(tool), index, output });
+        live.snapshots.push_back(Snapshot { number, after, call: call.clone(), tool: Arc::clone(tool), index, output, done_at: None });
         drop(live);
         self.changed();
     }
@@ -160,7 +178,7 @@ impl Hub {
             }
         }
         let snapshots = live.snapshots.iter().filter(|snapshot| snapshot.number >= cursor.snapshot).cloned().collect();
-        Unseen { step: live.step, step_after: live.step_after, stretches, snapshots, closed: live.closed }
+        Unseen { step: live.step, step_after: live.step_after, replied_at: live.replied_at, stretches, snapshots, closed: live.closed }
     }
 }
 
@@ -168,5 +186,39 @@ fn same_stretch(a: &Stretch, b: &Stretch) -> bool {
     match (a, b) {
         (Stretch::Input { index: left, .. }, Stretch::Input { index: right, .. }) => left == right,
         (a, b) => a == b,
+    }
+}
+
+/// The hubs of the threads that are moved here, for those who attach from outside a run.
+#[derive(Default)]
+pub(crate) struct Hubs {
+    by_thread: Mutex<HashMap<ThreadId, Weak<Hub>>>,
+    changes: watch::Sender<u64>,
+}
+
+impl Hubs {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Weak<Hub>>> {
+        self.by_thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `hub` is now the one of `thread`.
+    pub(crate) fn register(&self, thread: &ThreadId, hub: &Arc<Hub>) {
+        let mut by_thread = self.lock();
+        // Those whose runs are over go along, so that the map does not grow with the threads there ever were.
+        if by_thread.len() >= 64 && by_thread.len().is_power_of_two() {
+            by_thread.retain(|_, hub| hub.strong_count() > 0);
+        }
+        by_thread.insert(thread.clone(), Arc::downgrade(hub));
+        drop(by_thread);
+        self.changes.send_modify(|version| *version = version.wrapping_add(1));
+    }
+
+    /// The hub of `thread`, while somebody here moves it.
+    pub(crate) fn of(&self, thread: &ThreadId) -> Option<Arc<Hub>> {
+        self.lock().get(thread).and_then(Weak::upgrade).filter(|hub| !hub.lock().closed)
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 }

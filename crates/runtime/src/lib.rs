@@ -25,15 +25,19 @@ mod clock;
 mod dispatch;
 mod driver;
 mod error;
+mod events;
 mod hub;
 mod index;
+mod input;
 mod layer;
+mod load;
 mod memory;
 mod model;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod random;
 mod registry;
+mod run;
 mod shell;
 mod stage;
 mod store;
@@ -46,7 +50,9 @@ pub use clock::{Clock, FixedClock, SystemClock};
 pub use dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, GRACE};
 pub use driver::{Completion, Driver, Effect, Executed, GateOutcome, NextRun, Streamed, ToolFacts};
 pub use error::AgentError;
+pub use events::ThreadEvents;
 pub use index::{IndexChange, Opening, PendingApproval, PendingRow, ThreadInfo, ThreadStatus};
+pub use input::{Joined, Ticket, TurnPolicy};
 pub use layer::StoreLayer;
 pub use memory::MemoryStore;
 pub use model::{
@@ -54,9 +60,10 @@ pub use model::{
     ResolveError, ToolChoice,
 };
 pub use registry::{Registry, RegistryError};
+pub use run::{Canceller, Reply, RunControl, RunStream};
 pub use stage::{Check, GateCall, Stage, StageKind};
 pub use store::{
     Answer, Append, BlobId, CLAIM_LIMIT, Claim, DataStore, FileChange, FileEntry, InboxItem, Page, Posted, Shelf, Snapshot, Store,
     StoreError, ThreadQuery,
 };
-pub use thread::{Canceller, Reply, RunStream, ThreadHandle};
+pub use thread::ThreadHandle;

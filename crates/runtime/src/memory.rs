@@ -197,10 +197,8 @@ fn ready<'a, T: Send + 'a>(answer: Result<T, StoreError>) -> Answer<'a, T> {
 /// Returns once `watched` is beyond `after`.
 fn beyond<'a>(mut watched: watch::Receiver<u64>, after: u64) -> BoxFuture<'a, ()> {
     async move {
-        // An error means that the thread was deleted: nothing comes any more.
-        if watched.wait_for(|position| *position > after).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        // An error means that the thread was deleted. Whoever waits looks again, and then waits for the one that comes to be.
+        drop(watched.wait_for(|position| *position > after).await);
     }
     .boxed()
 }
@@ -272,7 +270,7 @@ impl Store for MemoryStore {
     }
 
     fn post<'a>(&'a self, thread: &'a ThreadId, key: &'a str, item: InboxItem) -> Answer<'a, Posted> {
-        ready(Ok(self.shared.lock().post(thread, key, item)))
+        ready(StoreError::refuse_nul("key", key).map(|()| self.shared.lock().post(thread, key, item)))
     }
 
     fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> Answer<'a, Vec<(u64, InboxItem)>> {
@@ -286,6 +284,9 @@ impl Store for MemoryStore {
     }
 
     fn post_at<'a>(&'a self, thread: &'a ThreadId, key: &'a str, at: Timestamp, item: InboxItem) -> Answer<'a, ()> {
+        if let Err(error) = StoreError::refuse_nul("key", key) {
+            return ready(Err(error));
+        }
         let mut state = self.shared.lock();
         state.timers.retain(|(_, of, known), _| of != thread || known != key);
         state.timers.insert((at, thread.clone(), key.to_owned()), item);
@@ -360,7 +361,10 @@ impl DataStore for MemoryStore {
         fence: Option<u64>,
     ) -> Answer<'a, ()> {
         let mut state = self.shared.lock();
-        let checked = state.check_if(thread, fence);
+        let checked = state
+            .check_if(thread, fence)
+            .and_then(|()| StoreError::refuse_nul("key", key))
+            .and_then(|()| StoreError::refuse_nul("value", value.as_deref().unwrap_or_default()));
         if checked.is_ok() {
             let (values, key) = (&mut state.log(thread).values, (shelf.as_str(), key.to_owned()));
             match value {
@@ -407,13 +411,13 @@ impl DataStore for MemoryStore {
             return ready(Err(error));
         }
         let log = state.log(thread);
-        let wanted = changes.iter().filter_map(|change| match change {
-            FileChange::Put(entry) => entry.blob.as_ref().map(|blob| (entry, blob)),
-            FileChange::Remove(_) => None,
-        });
-        for (entry, blob) in wanted {
-            if !log.blobs.contains_key(blob) {
-                return ready(Err(StoreError::failed(format!("the content of {} was not kept before", entry.path))));
+        for change in &changes {
+            let FileChange::Put(entry) = change else { continue };
+            let kept = entry.blob.as_ref().is_none_or(|blob| log.blobs.contains_key(blob));
+            let checked = StoreError::refuse_nul("path", &entry.path);
+            let missing = || StoreError::failed(format!("the content of {} was not kept before", entry.path));
+            if let Err(error) = checked.and_then(|()| if kept { Ok(()) } else { Err(missing()) }) {
+                return ready(Err(error));
             }
         }
         for change in changes {

@@ -19,3 +19,7 @@ pub(crate) fn thread_id() -> ThreadId {
 pub(crate) fn call_id() -> toolwright_core::CallId {
     toolwright_core::CallId::new(format!("call_{}", Uuid::now_v7().simple()))
 }
+
+pub(crate) fn input_id() -> toolwright_core::InputId {
+    toolwright_core::InputId::new(format!("input_{}", Uuid::now_v7().simple()))
+}

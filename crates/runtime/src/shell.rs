@@ -1,11 +1,12 @@
 //! The tokio shell around the driver: one task moves one thread until it rests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -23,7 +24,7 @@ use crate::driver::{Completion, Driver, Effect, Executed};
 use crate::error::AgentError;
 use crate::hub::{Hub, Stretch};
 use crate::model::{ErrorCategory, Model, ModelError, ModelEvent, ModelReply, ModelRequest, ModelSettings};
-use crate::store::{Append, Claim, Store};
+use crate::store::{Append, Claim, Snapshot, Store, StoreError};
 
 /// What one run is made with.
 #[derive(Clone)]
@@ -69,6 +70,18 @@ impl Stopper {
     }
 }
 
+/// What became of a gate that was begun.
+enum Gating {
+    Answered(Completion),
+    Waits(BoxFuture<'static, Completion>),
+}
+
+/// What taking the inbox did.
+struct Taken {
+    came: bool,
+    rests: bool,
+}
+
 struct InFlight {
     abort: AbortHandle,
     /// Fires when the call, or the model, shall stop.
@@ -77,39 +90,49 @@ struct InFlight {
     give_up: Option<Instant>,
 }
 
+/// Where a shell begins in the journal.
+#[derive(Clone, Copy)]
+pub(crate) struct Position {
+    /// The last record that is durable.
+    pub(crate) durable: Seq,
+    /// The last snapshot.
+    pub(crate) saved_at: Seq,
+}
+
+/// A snapshot is worth its bytes from this length of a journal on.
+const FIRST_SNAPSHOT: u64 = 256;
+
 /// Moves a thread until it rests.
 pub(crate) struct Shell {
     setup: RunSetup,
     driver: Driver,
-    claim: Box<dyn Claim>,
+    claim: Arc<dyn Claim>,
     hub: Arc<Hub>,
     stopper: Stopper,
     durable: Seq,
-    completions: mpsc::UnboundedSender<Completion>,
-    incoming: mpsc::UnboundedReceiver<Completion>,
+    /// The last snapshot's position; the next one comes when the journal is twice as long.
+    saved_at: Seq,
+    /// How far the store knows the inbox to be taken.
+    inbox_marked: u64,
+    /// When the store last confirmed the claim.
+    confirmed: Instant,
+    completions: mpsc::UnboundedSender<Incoming>,
+    incoming: mpsc::UnboundedReceiver<Incoming>,
     in_flight: HashMap<Key, InFlight>,
     run_cancelled: CancellationToken,
     /// The last records, so that the caller gets the run's end without reading it back.
     last: Option<Arc<Record>>,
 }
 
-/// Reads a thread's journal into its fold.
-pub(crate) async fn load(store: &dyn Store, thread: &ThreadId) -> Result<Thread, AgentError> {
-    const PAGE: usize = 1000;
-    let mut fold = Thread::new();
-    loop {
-        let records = store.read(thread, fold.head(), PAGE).await?;
-        for record in &records {
-            fold.apply(record)?;
-        }
-        if records.len() < PAGE {
-            return Ok(fold);
-        }
-    }
+/// Something that a task of this shell has to say.
+enum Incoming {
+    Completed(Completion),
+    /// The claim could not be confirmed before a body.
+    Lost(StoreError),
 }
 
 impl Shell {
-    pub(crate) fn new(setup: RunSetup, driver: Driver, claim: Box<dyn Claim>, hub: Arc<Hub>, durable: Seq, stopper: Stopper) -> Self {
+    pub(crate) fn new(setup: RunSetup, driver: Driver, claim: Arc<dyn Claim>, hub: Arc<Hub>, from: Position, stopper: Stopper) -> Self {
         let (completions, incoming) = mpsc::unbounded_channel();
         Self {
             setup,
@@ -117,7 +140,10 @@ impl Shell {
             claim,
             hub,
             stopper,
-            durable,
+            durable: from.durable,
+            saved_at: from.saved_at,
+            inbox_marked: 0,
+            confirmed: Instant::now(),
             completions,
             incoming,
             in_flight: HashMap::new(),
@@ -143,58 +169,77 @@ impl Shell {
     async fn drive(&mut self) -> Result<(), AgentError> {
         let mut inbox_seen = 0;
         self.take_inbox(&mut inbox_seen).await?;
-        if self.stopper.token.is_cancelled() {
+        let mut rests = if self.stopper.token.is_cancelled() {
             // Stopped before it began: the model is never asked (sdk-runtime CAN-3).
-            if self.step(Some(Completion::Cancel { reason: self.stopper.reason(), partial: None })).await? {
-                return Ok(());
-            }
-        } else if self.step(None).await? {
-            return Ok(());
-        }
+            self.step(Some(Completion::Cancel { reason: self.stopper.reason(), partial: None })).await?
+        } else {
+            self.step(None).await?
+        };
         let mut stopping = self.stopper.token.is_cancelled();
         loop {
-            let give_up = self.in_flight.values().filter_map(|flight| flight.give_up).min();
-            let store = Arc::clone(&self.setup.store);
-            let thread = self.setup.thread.clone();
-            let stopper = self.stopper.token.clone();
-            let completion = tokio::select! {
-                biased;
-                completion = self.incoming.recv() => completion,
-                () = stopper.cancelled(), if !stopping => {
-                    stopping = true;
-                    Some(Completion::Cancel { reason: self.stopper.reason(), partial: Some(self.hub.text_so_far()) })
-                }
-                () = store.posted(&thread, inbox_seen) => {
-                    if self.take_inbox(&mut inbox_seen).await? {
-                        return Ok(());
-                    }
-                    None
-                }
-                () = sleep_until(give_up) => {
-                    if self.give_up_stuck().await? {
-                        return Ok(());
-                    }
-                    None
-                }
-            };
-            if let Some(completion) = completion
-                && self.step(Some(completion)).await?
-            {
-                return Ok(());
+            if rests {
+                // What came while the last records were written is not left behind.
+                let taken = self.take_inbox(&mut inbox_seen).await?;
+                rests = !taken.came || taken.rests;
+            }
+            if rests {
+                return self.mark_inbox().await;
+            }
+            rests = self.turn(&mut inbox_seen, &mut stopping).await?;
+        }
+    }
+
+    /// Waits for one thing to happen and takes it. Gives whether the thread rests.
+    async fn turn(&mut self, inbox_seen: &mut u64, stopping: &mut bool) -> Result<bool, AgentError> {
+        let give_up = self.in_flight.values().filter_map(|flight| flight.give_up).min();
+        let store = Arc::clone(&self.setup.store);
+        let (thread, seen) = (self.setup.thread.clone(), *inbox_seen);
+        let stopper = self.stopper.token.clone();
+        let renewal = self.confirmed + self.setup.store.claim_limit() / 3;
+        tokio::select! {
+            biased;
+            incoming = self.incoming.recv() => match incoming {
+                Some(Incoming::Completed(completion)) => self.step(Some(completion)).await,
+                Some(Incoming::Lost(error)) => Err(error.into()),
+                // The sender is this shell's own.
+                None => Err(AgentError::RuntimeStopped),
+            },
+            () = stopper.cancelled(), if !*stopping => {
+                *stopping = true;
+                self.step(Some(Completion::Cancel { reason: self.stopper.reason(), partial: Some(self.hub.text_so_far()) })).await
+            }
+            () = store.posted(&thread, seen) => Ok(self.take_inbox(inbox_seen).await?.rests),
+            () = sleep_until(give_up) => self.give_up_stuck().await,
+            () = tokio::time::sleep_until(renewal) => {
+                self.setup.store.renew(&*self.claim).await?;
+                self.confirmed = Instant::now();
+                Ok(false)
             }
         }
     }
 
-    /// Journals what was posted. Gives whether the thread rests.
-    async fn take_inbox(&mut self, seen: &mut u64) -> Result<bool, AgentError> {
+    /// Tells the store how far the inbox is taken, where no record did: what changed nothing is not read again.
+    async fn mark_inbox(&mut self) -> Result<(), AgentError> {
+        let through = self.driver.inbox_through();
+        if through > self.inbox_marked {
+            self.write(Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Journals what was posted.
+    async fn take_inbox(&mut self, seen: &mut u64) -> Result<Taken, AgentError> {
         let items = self.setup.store.inbox(&self.setup.thread, *seen).await?;
-        let mut rests = false;
+        if items.is_empty() {
+            return Ok(Taken { came: false, rests: false });
+        }
+        let now = self.setup.clock.now();
         for (position, item) in items {
             *seen = (*seen).max(position);
             self.driver.streamed(self.hub.so_far());
-            rests = self.step(Some(Completion::Posted { position, item })).await?;
+            self.driver.take(Completion::Posted { position, item }, now)?;
         }
-        Ok(rests)
+        Ok(Taken { came: true, rests: self.step(None).await? })
     }
 
     /// Bodies that not even dropping could end: they hold a thread without yielding. Their result does not wait for them.
@@ -223,9 +268,15 @@ impl Shell {
     }
 
     /// One step of the driver and its effects. Gives whether the thread rests.
+    ///
+    /// A gate that answers at once shares the append of what led to it: a reply, its calls' verdicts and the records that
+    /// their bodies begin are one write. Whatever else follows an append waits for it.
     async fn step(&mut self, completion: Option<Completion>) -> Result<bool, AgentError> {
         match &completion {
             Some(Completion::Model { step, .. }) => drop(self.in_flight.remove(&Key::Ask(*step))),
+            Some(Completion::Compacted(compaction)) => {
+                self.in_flight.remove(&Key::Ask(compaction.step.unwrap_or_default()));
+            }
             Some(Completion::Gated { call, .. }) => drop(self.in_flight.remove(&Key::Gate(call.clone()))),
             Some(Completion::Executed { call, .. }) => {
                 if let Some(flight) = self.in_flight.remove(&Key::Execute(call.clone())) {
@@ -235,28 +286,75 @@ impl Shell {
             _ => {}
         }
         let now = self.setup.clock.now();
-        let effects = self.driver.step(completion, now)?;
-        for effect in effects {
+        let mut todo: VecDeque<Effect> = self.driver.step(completion, now)?.into();
+        let (mut records, mut gates, mut after) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(effect) = todo.pop_front() {
             match effect {
-                Effect::Append(records) => self.append(records).await?,
-                Effect::Ask { step } => self.ask(step),
-                Effect::Gate { call } => self.gate(&call),
-                Effect::Execute { call, attempt } => self.execute(&call, attempt),
-                Effect::Cancel(key) => self.cancel(&key),
-                Effect::Rest => return Ok(true),
+                Effect::Append(more) => records.extend(more),
+                Effect::Gate { call } => match self.gate(&call) {
+                    Some(Gating::Answered(completion)) => {
+                        // What the step before said about rest is said anew.
+                        after.retain(|effect| !matches!(effect, Effect::Rest));
+                        todo.extend(self.driver.step(Some(completion), now)?);
+                    }
+                    Some(Gating::Waits(gate)) => gates.push((call, gate)),
+                    None => {}
+                },
+                effect => after.push(effect),
             }
         }
-        Ok(false)
+        if !records.is_empty() {
+            self.write(records).await?;
+        }
+        for (call, gate) in gates {
+            let abort = start_boxed(gate, self.completions.clone());
+            let token = self.run_cancelled.child_token();
+            self.in_flight.insert(Key::Gate(call), InFlight { abort, token, give_up: None });
+        }
+        let mut rests = false;
+        for effect in after {
+            match effect {
+                Effect::Ask { step } => self.ask(step),
+                Effect::Execute { call, attempt } => self.execute(&call, attempt),
+                Effect::Cancel(key) => self.cancel(&key),
+                Effect::Rest => rests = true,
+                Effect::Append(_) | Effect::Gate { .. } => {}
+            }
+        }
+        Ok(rests)
     }
 
-    async fn append(&mut self, records: Vec<Arc<Record>>) -> Result<(), AgentError> {
-        self.last = records.last().cloned();
-        let head = self.last.as_ref().map_or(self.durable, |record| record.seq);
-        let append = Append { records, inbox_through: self.driver.inbox_through() };
+    async fn write(&mut self, records: Vec<Arc<Record>>) -> Result<(), AgentError> {
+        self.last = records.last().cloned().or_else(|| self.last.take());
+        let head = records.last().map_or(self.durable, |record| record.seq);
+        let inbox_through = self.driver.inbox_through();
+        let append = Append { records: records.clone(), inbox_through };
         self.setup.store.append(&*self.claim, self.durable, append).await?;
         self.durable = head;
-        self.hub.appended(head);
+        self.inbox_marked = inbox_through;
+        self.confirmed = Instant::now();
+        self.hub.appended(&records);
+        self.save_snapshot().await;
         Ok(())
+    }
+
+    /// Saves the fold when the journal has grown to twice what it was at the last snapshot: so all snapshots together cost
+    /// about as much as the journal, however long it gets.
+    async fn save_snapshot(&mut self) {
+        if self.durable.0 < FIRST_SNAPSHOT || self.durable.0 < self.saved_at.0.saturating_mul(2) {
+            return;
+        }
+        let thread = self.driver.thread();
+        if thread.head() != self.durable {
+            return;
+        }
+        let Some(text) = thread.save() else { return };
+        let snapshot = Snapshot { at: self.durable, text: text.into() };
+        match self.setup.store.save_snapshot(&*self.claim, snapshot).await {
+            Ok(()) => self.saved_at = self.durable,
+            // The journal is whole without it.
+            Err(error) => tracing::warn!(thread = %self.setup.thread, %error, "a snapshot could not be saved"),
+        }
     }
 
     fn facts(&self) -> RunFacts {
@@ -296,9 +394,10 @@ impl Shell {
         self.in_flight.insert(Key::Ask(step), InFlight { abort, token, give_up: None });
     }
 
-    fn gate(&mut self, call: &CallId) {
+    /// Begins a call's gate. What answers at once is given back; the rest goes on in a task of its own.
+    fn gate(&self, call: &CallId) -> Option<Gating> {
         let thread = self.driver.thread();
-        let Some(open) = thread.call(call) else { return };
+        let open = thread.call(call)?;
         let decided = match (&open.state, &open.gated) {
             (CallState::Decided(ask, decision), Some(gated)) => Some((ask.clone(), decision.clone(), Arc::clone(&gated.text))),
             _ => None,
@@ -316,11 +415,13 @@ impl Shell {
             run: self.facts(),
         };
         let dispatch = Arc::clone(&self.setup.dispatch);
-        let token = self.run_cancelled.child_token();
         let (id, panicked_id, tool) = (call.clone(), call.clone(), Arc::clone(&open.tool));
         let gate = async move { Completion::Gated { call: id, outcome: Box::new(dispatch.gate(request).await) } };
-        let abort = start(gate, move || gate_panicked(panicked_id, &tool), self.completions.clone());
-        self.in_flight.insert(Key::Gate(call.clone()), InFlight { abort, token, give_up: None });
+        let mut gate: BoxFuture<'static, Completion> = caught(gate, move || gate_panicked(panicked_id, &tool)).boxed();
+        Some(match (&mut gate).now_or_never() {
+            Some(completion) => Gating::Answered(completion),
+            None => Gating::Waits(gate),
+        })
     }
 
     fn execute(&mut self, call: &CallId, attempt: u32) {
@@ -351,7 +452,24 @@ impl Shell {
         let give_up = Instant::now() + timeout + dispatch.grace + Duration::from_secs(1);
         let (id, panicked_id, tool) = (call.clone(), call.clone(), Arc::clone(&open.tool));
         let body = async move { Completion::Executed { call: id, executed: Box::new(dispatch.execute(request).await) } };
-        let abort = start(body, move || execute_panicked(panicked_id, &tool), self.completions.clone());
+        let body = caught(body, move || execute_panicked(panicked_id, &tool));
+        let (claim, store, confirmed) = (Arc::clone(&self.claim), Arc::clone(&self.setup.store), self.confirmed);
+        let completions = self.completions.clone();
+        let task = tokio::spawn(async move {
+            // Between the append and this moment the whole process may have been stopped for a while: an owner whose place may
+            // have been taken begins nothing (invariant 9).
+            let said = if confirmed.elapsed() < store.claim_limit() / 2 {
+                Incoming::Completed(body.await)
+            } else {
+                match store.renew(&*claim).await {
+                    Ok(()) => Incoming::Completed(body.await),
+                    Err(error) => Incoming::Lost(error),
+                }
+            };
+            // The receiver is gone only when the run is.
+            let _ = completions.send(said);
+        });
+        let abort = task.abort_handle();
         self.in_flight.insert(Key::Execute(call.clone()), InFlight { abort, token, give_up: Some(give_up) });
     }
 
@@ -385,16 +503,24 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
+/// A completion, whatever happens in the work.
+async fn caught(work: impl Future<Output = Completion> + Send, panicked: impl FnOnce() -> Completion + Send) -> Completion {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| panicked())
+}
+
 /// Starts a task that sends one completion, whatever happens in it.
 fn start(
     work: impl Future<Output = Completion> + Send + 'static,
     panicked: impl FnOnce() -> Completion + Send + 'static,
-    completions: mpsc::UnboundedSender<Completion>,
+    completions: mpsc::UnboundedSender<Incoming>,
 ) -> AbortHandle {
+    start_boxed(caught(work, panicked).boxed(), completions)
+}
+
+fn start_boxed(work: BoxFuture<'static, Completion>, completions: mpsc::UnboundedSender<Incoming>) -> AbortHandle {
     let task = tokio::spawn(async move {
-        let completion = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| panicked());
         // The receiver is gone only when the run is.
-        let _ = completions.send(completion);
+        let _ = completions.send(Incoming::Completed(work.await));
     });
     task.abort_handle()
 }

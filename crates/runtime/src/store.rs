@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use toolwright_core::{AbortReason, ApprovalId, CallId, Decision, InputId, InputMode, Message, Record, RunId, Seq, ThreadId, Timestamp};
+use toolwright_core::{AbortReason, ApprovalId, CallId, Decision, InputId, InputMode, Message, Record, RunId, Seq, ThreadId, Timestamp, cut};
 
 pub use toolwright_core::{BlobId, FileChange, FileEntry};
 
@@ -125,6 +125,14 @@ impl StoreError {
         }
     }
 
+    /// Refuses text that no store keeps, because one can't: a key, a path or a value with U+0000.
+    pub fn refuse_nul(what: &str, text: &str) -> Result<(), Self> {
+        if text.contains('\0') {
+            return Err(Self::failed(format!("the {what} {:?} has the character U+0000, which no store keeps; leave it out", cut(text, 80))));
+        }
+        Ok(())
+    }
+
     /// A failure of the store itself, in one sentence.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed { message: message.into() }
@@ -216,8 +224,8 @@ impl Default for ThreadQuery {
 /// - Records, items, snapshots, values and entries come back as they were given: records byte for byte as JSON, with their keys in
 ///   order and numbers digit for digit.
 /// - Ids, keys and paths are compared byte by byte: `a` is not `A`. That is also the order in which they are listed.
-/// - Keys and paths may be any text without U+0000. A write with one that has it is refused with [`StoreError::Failed`]; a read
-///   finds nothing.
+/// - Keys, paths and values may be any text without U+0000. A write with one that has it is refused with [`StoreError::Failed`]
+///   ([`StoreError::refuse_nul`]); a read finds nothing.
 /// - Positions, moments and limits may be the greatest of their type. A limit of 0 gives nothing.
 /// - An answer that was dropped before it came may or may not have been done; never a part of it.
 pub trait Store: Send + Sync + 'static {

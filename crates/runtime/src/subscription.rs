@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use toolwright_core::{Event, EventKind, Record, RecordBody, RunId, Seq, Timestamp, project};
+use toolwright_core::{Event, EventKind, Record, RecordBody, RunId, Seq, ThreadId, Timestamp, project};
 
+use crate::agent::AgentInner;
 use crate::clock::Clock;
-use crate::hub::{Cursor, Hub, Snapshot, Stretch, Unseen};
+use crate::hub::{Cursor, Hub, Hubs, Snapshot, Stretch, Unseen};
 use crate::store::{Store, StoreError};
 
 const PAGE: usize = 256;
@@ -16,20 +17,44 @@ const PAGE: usize = 256;
 pub(crate) struct Subscription {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    thread: toolwright_core::ThreadId,
-    hub: Arc<Hub>,
-    changes: watch::Receiver<u64>,
+    thread: ThreadId,
+    /// Who moves the thread here, if anybody does.
+    live: Option<Live>,
+    follows: Follows,
     /// The last record seen.
     position: Seq,
+    /// The position at which the live part was joined: what had its record by then is not shown.
+    joined_at: Seq,
     cursor: Cursor,
     /// The last step whose reply was read from the journal.
     replied_through: u32,
     /// What of the open step's reply was delivered live.
     delivered: Delivered,
+    /// The run whose events come now.
     run: RunId,
     seq: u64,
     queue: VecDeque<Event>,
     ended: bool,
+}
+
+/// What a subscription is about.
+enum Follows {
+    /// One run, up to its end.
+    Run,
+    /// A thread, for as long as somebody listens.
+    Thread { hubs: Arc<Hubs>, changes: watch::Receiver<u64> },
+}
+
+struct Live {
+    hub: Arc<Hub>,
+    changes: watch::Receiver<u64>,
+}
+
+impl Live {
+    fn of(hub: Arc<Hub>) -> Self {
+        let changes = hub.subscribe();
+        Self { hub, changes }
+    }
 }
 
 #[derive(Default)]
@@ -42,34 +67,38 @@ struct Delivered {
 }
 
 impl Subscription {
-    /// Events of `run`, from the record after `after`.
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        thread: toolwright_core::ThreadId,
-        hub: Arc<Hub>,
-        run: RunId,
-        after: Seq,
-    ) -> Self {
-        let changes = hub.subscribe();
+    /// Events of `run`, from the record after `after`, up to its end.
+    pub(crate) fn of_run(inner: &AgentInner, thread: &ThreadId, hub: Arc<Hub>, run: RunId, after: Seq) -> Self {
+        Self { run, live: Some(Live::of(hub)), ..Self::new(inner, thread, Follows::Run, after) }
+    }
+
+    /// Events of a thread, from the record after `after`, without end.
+    pub(crate) fn of_thread(inner: &AgentInner, thread: &ThreadId, after: Seq) -> Self {
+        let hubs = Arc::clone(&inner.hubs);
+        let changes = hubs.subscribe();
+        Self::new(inner, thread, Follows::Thread { hubs, changes }, after)
+    }
+
+    fn new(inner: &AgentInner, thread: &ThreadId, follows: Follows, after: Seq) -> Self {
         Self {
-            store,
-            clock,
-            thread,
-            hub,
-            changes,
+            store: Arc::clone(&inner.store),
+            clock: Arc::clone(&inner.clock),
+            thread: thread.clone(),
+            live: None,
+            follows,
             position: after,
+            joined_at: Seq(0),
             cursor: Cursor::default(),
             replied_through: 0,
             delivered: Delivered::default(),
-            run,
+            run: RunId::new(""),
             seq: 0,
             queue: VecDeque::new(),
             ended: false,
         }
     }
 
-    /// The next event; `None` after `run.done`, or when nobody moves the thread any more.
+    /// The next event. `None` for a run after `run.done`, or when nobody moves the thread any more; never for a thread.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, StoreError> {
         loop {
             if let Some(event) = self.queue.pop_front() {
@@ -78,21 +107,74 @@ impl Subscription {
             if self.ended {
                 return Ok(None);
             }
-            // Seen first, so that a change during the reading wakes the next round.
-            self.changes.borrow_and_update();
-            let records = self.store.read(&self.thread, self.position, PAGE).await?;
-            let full = records.len() == PAGE;
-            let unseen = self.hub.unseen(&self.cursor);
-            let closed = unseen.closed;
-            self.merge(&records, unseen, full);
-            if self.queue.is_empty() && !full && !self.ended {
-                if closed && records.is_empty() {
-                    return Ok(None);
-                }
-                if records.is_empty() && self.changes.changed().await.is_err() {
-                    return Ok(None);
-                }
+            if !self.read().await? {
+                return Ok(None);
             }
+        }
+    }
+
+    /// The next event of what the journal has now; `None` at its end.
+    pub(crate) async fn next_there_is(&mut self) -> Result<Option<Event>, StoreError> {
+        while self.queue.is_empty() {
+            let records = self.store.read(&self.thread, self.position, PAGE).await?;
+            if records.is_empty() {
+                return Ok(None);
+            }
+            self.merge(&records, Unseen::default(), true);
+        }
+        Ok(self.queue.pop_front())
+    }
+
+    /// Reads what is new, or waits for it. Gives whether there can be more.
+    async fn read(&mut self) -> Result<bool, StoreError> {
+        // Seen first, so that a change during the reading wakes the next round.
+        self.attach();
+        if let Some(live) = &mut self.live {
+            live.changes.borrow_and_update();
+        }
+        let records = self.store.read(&self.thread, self.position, PAGE).await?;
+        let full = records.len() == PAGE;
+        let unseen = self.live.as_ref().map(|live| live.hub.unseen(&self.cursor)).unwrap_or_default();
+        let closed = unseen.closed;
+        self.merge(&records, unseen, full);
+        if !self.queue.is_empty() || full || self.ended || !records.is_empty() {
+            return Ok(true);
+        }
+        match (&mut self.follows, &mut self.live) {
+            (Follows::Run, None) => Ok(false),
+            (Follows::Run, Some(_)) if closed => Ok(false),
+            (Follows::Run, Some(live)) => Ok(live.changes.changed().await.is_ok()),
+            (Follows::Thread { .. }, Some(_)) if closed => {
+                // Who moves it next has a hub of its own.
+                self.live = None;
+                Ok(true)
+            }
+            (Follows::Thread { changes, .. }, live) => {
+                let moved = async {
+                    match live {
+                        Some(live) => drop(live.changes.changed().await),
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = self.store.appended(&self.thread, self.position) => {}
+                    () = moved => {}
+                    _ = changes.changed() => {}
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Joins the live part of whoever moves the thread here now.
+    fn attach(&mut self) {
+        let Follows::Thread { hubs, changes } = &mut self.follows else { return };
+        changes.borrow_and_update();
+        let Some(hub) = hubs.of(&self.thread) else { return };
+        if self.live.as_ref().is_none_or(|live| !Arc::ptr_eq(&live.hub, &hub)) {
+            self.live = Some(Live::of(hub));
+            self.cursor = Cursor::default();
+            self.joined_at = self.position;
         }
     }
 
@@ -111,7 +193,8 @@ impl Subscription {
             return;
         }
         // What is live belongs after every record read, unless a record it follows was not read yet.
-        if unseen.step_after <= self.position && unseen.step > self.replied_through {
+        let open = unseen.step > self.replied_through && unseen.replied_at.is_none_or(|at| at > self.position);
+        if unseen.step_after <= self.position && open {
             for (index, stretch, text, end) in unseen.stretches {
                 self.say(unseen.step, index, &stretch, text, end);
             }
@@ -123,8 +206,10 @@ impl Subscription {
 
     fn replay(&mut self, record: &Record) {
         self.position = record.seq;
-        if record.run.as_ref() != Some(&self.run) {
-            return;
+        match (&self.follows, &record.run) {
+            (Follows::Run, run) if run.as_ref() != Some(&self.run) => return,
+            (Follows::Thread { .. }, Some(run)) => self.run = run.clone(),
+            _ => {}
         }
         let live = match &record.body {
             RecordBody::ModelReplied { step, .. } => {
@@ -138,7 +223,7 @@ impl Subscription {
         for kind in project(record) {
             let kind = if live { self.remainder(kind) } else { Some(kind) };
             if let Some(kind) = kind {
-                let ends = matches!(kind, EventKind::RunDone { .. });
+                let ends = matches!(kind, EventKind::RunDone { .. }) && matches!(self.follows, Follows::Run);
                 let position = kind.is_durable().then_some(record.seq);
                 self.push(kind, record.at, position);
                 if ends {
@@ -210,6 +295,9 @@ impl Subscription {
 
     fn show(&mut self, snapshot: Snapshot) {
         self.cursor.snapshot = snapshot.number + 1;
+        if snapshot.done_at.is_some_and(|at| at <= self.joined_at) {
+            return;
+        }
         let at = self.clock.now();
         let kind = EventKind::ToolPartial {
             tool_call_id: snapshot.call,

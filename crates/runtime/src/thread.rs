@@ -1,41 +1,39 @@
-//! A handle to a thread, and to its runs.
+//! A handle to a thread, with what its next run is made with.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures_core::Stream;
-use futures_util::stream::BoxStream;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use serde_json::{Map, Value};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use toolwright_core::{
-    AbortReason, CallState, Ending, Event, FinishReason, GuardrailTrip, Input, InvalidThreadId, Outcome, RunId, RunLimits, Thread,
-    ThreadId, Transcript, Usage,
+    AbortReason, Input, InputId, InputMode, InvalidThreadId, RecordBody, RunLimits, Seq, ThreadId, Timestamp, Transcript,
 };
 use toolwright_tool::{Identity, StateMap};
 
-use crate::agent::{AgentInner, Start, check_limits, checked_input, next_run};
-use crate::driver::Driver;
+use crate::agent::{AgentInner, Start, check_limits, checked_input};
 use crate::error::AgentError;
-use crate::hub::Hub;
-use crate::index::PendingApproval;
-use crate::shell::{RunSetup, Shell, Stopper, load};
-use crate::store::{InboxItem, StoreError};
+use crate::events::ThreadEvents;
+use crate::index::ThreadInfo;
+use crate::input::{Ticket, TurnPolicy, input_item, post_input};
+use crate::load::load;
+use crate::run::{Known, Prepared, Reply, RunControl, RunStream};
+use crate::shell::Stopper;
+use crate::store::{Append, InboxItem, StoreError};
 use crate::subscription::Subscription;
 
 /// A thread of an agent, with what its next run is made with.
 #[derive(Clone)]
 pub struct ThreadHandle {
-    inner: Arc<AgentInner>,
+    pub(crate) inner: Arc<AgentInner>,
     id: Result<ThreadId, InvalidThreadId>,
-    state: StateMap,
+    pub(crate) state: StateMap,
     errors: Vec<AgentError>,
-    principal: Option<Identity>,
-    metadata: Map<String, Value>,
-    limits: RunLimits,
-    instructions: Option<String>,
+    pub(crate) principal: Option<Identity>,
+    pub(crate) metadata: Map<String, Value>,
+    pub(crate) limits: RunLimits,
+    pub(crate) instructions: Option<String>,
+    pub(crate) policy: TurnPolicy,
     cancel_on: Option<CancellationToken>,
 }
 
@@ -51,6 +49,7 @@ impl ThreadHandle {
             metadata: Map::new(),
             limits,
             instructions: None,
+            policy: TurnPolicy::default(),
             cancel_on: None,
         }
     }
@@ -94,6 +93,13 @@ impl ThreadHandle {
     #[must_use]
     pub fn instructions(mut self, more: impl Into<String>) -> Self {
         self.instructions = Some(more.into());
+        self
+    }
+
+    /// What a send does while somebody moves the thread; by default it is refused.
+    #[must_use]
+    pub fn turn_policy(mut self, policy: TurnPolicy) -> Self {
+        self.policy = policy;
         self
     }
 
@@ -144,9 +150,10 @@ impl ThreadHandle {
     pub async fn cancel(&self, message: impl Into<String>) -> Result<(), AgentError> {
         let id = self.id()?;
         let reason = AbortReason::abort(message);
+        let run = load(&*self.inner.store, id).await?.thread.run().map(|run| run.id.clone());
         let key = format!("cancel:{}", crate::random::call_id());
-        self.inner.store.post(id, &key, InboxItem::Cancel { reason: reason.clone(), run: None }).await?;
-        let thread = load(&*self.inner.store, id).await?;
+        self.inner.store.post(id, &key, InboxItem::Cancel { reason: reason.clone(), run }).await?;
+        let thread = load(&*self.inner.store, id).await?.thread;
         if thread.run().is_none() && thread.open_calls().next().is_none() {
             return Ok(());
         }
@@ -157,9 +164,93 @@ impl ThreadHandle {
         }
     }
 
-    /// The transcript so far.
+    /// Sends input to whoever moves the thread, from any process: it joins the run after the step that goes on now. Where
+    /// nobody moves the thread it waits for the next run: a `resume()`, a send, or a [`crate::Worker`].
+    pub async fn enqueue(&self, input: impl Into<Input>) -> Result<Ticket, AgentError> {
+        post_input(&self.inner.store, self.id()?, InputMode::Queue, checked_input(input.into())?, None).await
+    }
+
+    /// As [`ThreadHandle::enqueue`], and redirects the run: a model that has said nothing yet is given up and asked again with
+    /// the input, calls that have not begun are not begun (sdk-runtime STE-1, STE-3).
+    pub async fn steer(&self, input: impl Into<Input>) -> Result<Ticket, AgentError> {
+        post_input(&self.inner.store, self.id()?, InputMode::Steer, checked_input(input.into())?, None).await
+    }
+
+    /// Input that is enqueued at a moment to come, once a [`crate::Worker`] sees that it is due.
+    pub async fn enqueue_at(&self, at: Timestamp, input: impl Into<Input>) -> Result<InputId, AgentError> {
+        let item = input_item(InputMode::Queue, checked_input(input.into())?, None)?;
+        let InboxItem::Input { id, .. } = &item else { return Err(AgentError::MissingInput) };
+        let id = id.clone();
+        self.inner.store.post_at(self.id()?, &format!("input:{id}"), at, item).await?;
+        Ok(id)
+    }
+
+    /// Takes scheduled input back; gives whether it was not due yet.
+    pub async fn unschedule(&self, input: &InputId) -> Result<bool, AgentError> {
+        Ok(self.inner.store.cancel_timer(self.id()?, &format!("input:{input}")).await?)
+    }
+
+    /// The transcript so far: what a model would be sent. The journal keeps more; see [`ThreadHandle::steps`].
     pub async fn history(&self) -> Result<Transcript, AgentError> {
-        Ok(load(&*self.inner.store, self.id()?).await?.transcript().clone())
+        Ok(load(&*self.inner.store, self.id()?).await?.thread.transcript().clone())
+    }
+
+    /// The thread's events after the position `from`: what the journal has, then what comes, without gap or repeat. Events of
+    /// a run in this process include its deltas; of one elsewhere, the durable ones.
+    pub fn events(&self, from: Seq) -> Result<ThreadEvents, AgentError> {
+        Ok(ThreadEvents::new(Subscription::of_thread(&self.inner, self.id()?, from)))
+    }
+
+    /// The thread's events after the position `from` that the journal has now.
+    pub fn events_so_far(&self, from: Seq) -> Result<ThreadEvents, AgentError> {
+        Ok(ThreadEvents::there_are(Subscription::of_thread(&self.inner, self.id()?, from)))
+    }
+
+    /// What the store's index says of it; `None` if it has no journal.
+    pub async fn info(&self) -> Result<Option<ThreadInfo>, AgentError> {
+        Ok(self.inner.store.info(self.id()?).await?)
+    }
+
+    /// Empties the transcript. The journal keeps what was said, files and values stay. Refused while a run is active, or calls
+    /// wait for decisions (sdk-runtime SES-11).
+    pub async fn clear(&self) -> Result<(), AgentError> {
+        let id = self.id()?;
+        let claim = self.inner.store.claim(id).await?;
+        let thread = load(&*self.inner.store, id).await?.thread;
+        self.must_rest(&thread, id)?;
+        if thread.transcript().is_empty() {
+            return Ok(());
+        }
+        let cleared = Some((id.clone(), thread.transcript().len() as u64));
+        let body = RecordBody::TranscriptReplaced { messages: Vec::new(), cleared };
+        let record = toolwright_core::Record { seq: thread.head().next(), at: self.inner.clock.now(), run: None, body };
+        self.inner.store.append(&*claim, thread.head(), Append::records(vec![Arc::new(record)])).await?;
+        Ok(())
+    }
+
+    /// Deletes the thread with everything it has. Refused while somebody moves it.
+    pub async fn delete(&self) -> Result<(), AgentError> {
+        let id = self.id()?;
+        let claim = self.inner.store.claim(id).await?;
+        if self.inner.store.info(id).await?.is_none() {
+            return Err(AgentError::UnknownThread { thread: id.clone() });
+        }
+        Ok(self.inner.store.delete(&*claim).await?)
+    }
+
+    /// An error that says why the thread does not rest, if it does not.
+    pub(crate) fn must_rest(&self, thread: &toolwright_core::Thread, id: &ThreadId) -> Result<(), AgentError> {
+        if thread.head() == Seq(0) {
+            return Err(AgentError::UnknownThread { thread: id.clone() });
+        }
+        let approvals: Vec<String> = thread.pending().map(|(_, ask)| ask.approval.to_string()).collect();
+        if !approvals.is_empty() {
+            return Err(AgentError::AwaitingApproval { thread: id.clone(), approvals: approvals.join(", ") });
+        }
+        if thread.run().is_some() || thread.open_calls().next().is_some() {
+            return Err(AgentError::Interrupted { thread: id.clone() });
+        }
+        Ok(())
     }
 
     fn start(&self, start: Start) -> RunStream {
@@ -196,7 +287,9 @@ impl ThreadHandle {
         }
         let (begun, begins) = oneshot::channel();
         let (done, result) = oneshot::channel();
-        let run = Prepared { handle: self.clone(), thread, start, stopper: stopper.clone() };
+        let known = watch::Sender::new(Known::default());
+        let control = RunControl { store: Arc::clone(&self.inner.store), thread: thread.clone(), known: known.subscribe() };
+        let run = Prepared { handle: self.clone(), thread, start, stopper: stopper.clone(), known };
         tokio::spawn(async move {
             let reply = run.go(begun).await;
             // Whoever asked may have gone: the run does not depend on it.
@@ -212,7 +305,7 @@ impl ThreadHandle {
                 })
             })
             .boxed();
-        RunStream { events, result: Some(result), failed: None, stopper }
+        RunStream::new(events, result, stopper, control)
     }
 
     fn check_state(&self) -> Result<(), AgentError> {
@@ -228,234 +321,5 @@ impl ThreadHandle {
             })
             .collect();
         if missing.is_empty() { Ok(()) } else { Err(AgentError::MissingState { missing }) }
-    }
-}
-
-/// A run about to begin, on a task of its own.
-struct Prepared {
-    handle: ThreadHandle,
-    thread: ThreadId,
-    start: Start,
-    stopper: Stopper,
-}
-
-impl Prepared {
-    async fn go(self, begun: oneshot::Sender<Subscription>) -> Result<Reply, AgentError> {
-        let Self { handle, thread: id, start, stopper } = self;
-        let inner = &handle.inner;
-        let claim = inner.store.claim(&id).await?;
-        let thread = load(&*inner.store, &id).await?;
-        if let Some(kind) = thread.blocked_by() {
-            return Err(AgentError::UnknownRecord { thread: id, kind: kind.to_owned() });
-        }
-        let posted = inner.store.inbox(&id, 0).await?;
-        may_start(&thread, &id, &start, posted.iter().any(|(_, item)| matches!(item, InboxItem::Decision { .. })))?;
-
-        // A run that goes on acts for whom it began (sdk-runtime LOOP-11).
-        let kept = match thread.run() {
-            Some(run) => run.principal.clone(),
-            None if matches!(start, Start::GoOn | Start::Stop(_)) => thread.last_run().and_then(|run| run.principal.clone()),
-            None => None,
-        };
-        let principal = match kept {
-            Some(value) => serde_json::from_value(value).ok(),
-            None => handle.principal.clone(),
-        };
-        let next = next_run(inner, handle.limits, principal.as_ref(), handle.metadata.clone(), handle.instructions.clone().map(Arc::from));
-        let (run, after) = match thread.run() {
-            Some(run) => (run.id.clone(), toolwright_core::Seq(run.since.0.saturating_sub(1))),
-            None => (next.id.clone(), thread.head()),
-        };
-        let durable = thread.head();
-        let transcript_before = thread.transcript().len();
-        let mut driver = Driver::new(thread, Arc::new(inner.dispatch.registry.clone()), next);
-        if matches!(start, Start::Input(_) | Start::Call(_)) {
-            driver.disregard_posted_through(posted.last().map_or(0, |(position, _)| *position));
-        }
-        let now = inner.clock.now();
-        driver.open(&id, now)?;
-        let cause = start.cause();
-        match start {
-            Start::Input(messages) => driver.start(cause, messages, now)?,
-            Start::Call(opening) => {
-                driver.start(cause, Vec::new(), now)?;
-                driver.open_call(opening, now)?;
-            }
-            Start::GoOn | Start::Stop(_) => {}
-        }
-        let hub = Arc::new(Hub::new(durable));
-        let subscription = Subscription::new(Arc::clone(&inner.store), Arc::clone(&inner.clock), id.clone(), Arc::clone(&hub), run, after);
-        // Nobody may be listening.
-        let _ = begun.send(subscription);
-        let instructions = match &handle.instructions {
-            Some(more) => format!("{}\n\n{more}", inner.instructions).into(),
-            None => Arc::clone(&inner.instructions),
-        };
-        let setup = RunSetup {
-            thread: id.clone(),
-            store: Arc::clone(&inner.store),
-            clock: Arc::clone(&inner.clock),
-            dispatch: Arc::clone(&inner.dispatch),
-            model: Arc::clone(&inner.model),
-            instructions,
-            settings: Arc::clone(&inner.settings),
-            tools: Arc::clone(&inner.tools),
-            principal: principal.map(Arc::new),
-            state: handle.state.clone(),
-            model_timeout: inner.model_timeout,
-        };
-        let ended = Shell::new(setup, driver, claim, hub, durable, stopper.clone()).run().await;
-        // Frees the task that waits for the caller's token.
-        stopper.token.cancel();
-        Reply::of(&ended?, &id, transcript_before)
-    }
-}
-
-/// Whether the thread may take this start: nothing slips past a pending decision or an interrupted run.
-fn may_start(thread: &Thread, id: &ThreadId, start: &Start, decisions_posted: bool) -> Result<(), AgentError> {
-    let decided = decisions_posted || thread.open_calls().any(|call| matches!(call.state, CallState::Decided(..)));
-    match (start, thread.run()) {
-        (Start::GoOn | Start::Stop(_), Some(_)) => Ok(()),
-        (Start::Stop(_), None) if thread.open_calls().next().is_some() => Ok(()),
-        (Start::GoOn, None) if decided => Ok(()),
-        (_, Some(_)) => Err(AgentError::Interrupted { thread: id.clone() }),
-        (_, None) => {
-            let approvals: Vec<String> = thread.pending().map(|(_, ask)| ask.approval.to_string()).collect();
-            if !approvals.is_empty() {
-                return Err(AgentError::AwaitingApproval { thread: id.clone(), approvals: approvals.join(", ") });
-            }
-            match start {
-                Start::GoOn | Start::Stop(_) => Err(AgentError::NothingToResume { thread: id.clone() }),
-                _ => Ok(()),
-            }
-        }
-    }
-}
-
-/// How a run ended.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Reply {
-    /// The run.
-    pub run_id: RunId,
-    /// Its thread.
-    pub thread_id: ThreadId,
-    /// The final text.
-    pub text: String,
-    /// How it ended.
-    pub finish_reason: FinishReason,
-    /// What its model calls used, where reported.
-    pub usage: Option<Usage>,
-    /// Steps since the last new input, pauses included.
-    pub steps: u32,
-    /// Decisions that somebody has to make before the thread goes on.
-    pub pending: Vec<PendingApproval>,
-    /// Why it was stopped, with `aborted`.
-    pub abort_reason: Option<AbortReason>,
-    /// Which guardrail ended it, with `guardrail`.
-    pub guardrail: Option<GuardrailTrip>,
-    /// The result of a direct call.
-    pub outcome: Option<Outcome>,
-    /// The transcript of the thread.
-    pub messages: Transcript,
-    new_from: usize,
-}
-
-impl Reply {
-    fn of(thread: &Thread, id: &ThreadId, new_from: usize) -> Result<Self, AgentError> {
-        // A thread that rests has had a run.
-        let run = thread.last_run().ok_or_else(|| AgentError::NothingToResume { thread: id.clone() })?;
-        if let Some(Ending::Error { failure }) = &run.ending {
-            return Err(AgentError::Run { run: run.id.clone(), failure: failure.clone() });
-        }
-        let (mut abort_reason, mut guardrail) = (None, None);
-        match &run.ending {
-            Some(Ending::Aborted { reason }) => abort_reason = Some(reason.clone()),
-            Some(Ending::Guardrail { trip }) => guardrail = Some(trip.clone()),
-            _ => {}
-        }
-        Ok(Self {
-            run_id: run.id.clone(),
-            thread_id: id.clone(),
-            text: run.text.to_string(),
-            finish_reason: run.finish.clone(),
-            usage: run.usage,
-            steps: thread.steps_taken(),
-            pending: thread.pending().filter_map(|(call, ask)| PendingApproval::of(id, call, ask)).collect(),
-            abort_reason,
-            guardrail,
-            outcome: if run.model_calls == 0 { thread.last_results().next_back().map(|(_, outcome)| outcome.clone()) } else { None },
-            messages: thread.transcript().clone(),
-            new_from,
-        })
-    }
-
-    /// The messages this run added to the transcript.
-    pub fn new_messages(&self) -> impl Iterator<Item = &Arc<toolwright_core::Message>> {
-        self.messages.iter().skip(self.new_from)
-    }
-}
-
-/// A run: a stream of its events, and a future of its reply. Dropping it detaches; the run goes on.
-pub struct RunStream {
-    events: BoxStream<'static, Event>,
-    result: Option<oneshot::Receiver<Result<Reply, AgentError>>>,
-    failed: Option<AgentError>,
-    stopper: Stopper,
-}
-
-impl RunStream {
-    fn failed(error: AgentError) -> Self {
-        Self { events: futures_util::stream::empty().boxed(), result: None, failed: Some(error), stopper: Stopper::new() }
-    }
-
-    /// Stops the run: it ends with `aborted`, and what it had done stays.
-    pub fn cancel(&self, message: impl Into<String>) {
-        self.stopper.stop(AbortReason::abort(message));
-    }
-
-    /// Stops the run because its time is over: the reason is named `TimeoutError`.
-    pub fn cancel_for_time(&self, message: impl Into<String>) {
-        self.stopper.stop(AbortReason::timeout(message));
-    }
-
-    /// A handle that can stop the run after the stream was given away.
-    pub fn canceller(&self) -> Canceller {
-        Canceller { stopper: self.stopper.clone() }
-    }
-}
-
-/// Stops a run.
-#[derive(Clone)]
-pub struct Canceller {
-    stopper: Stopper,
-}
-
-impl Canceller {
-    /// Stops it: it ends with `aborted`.
-    pub fn cancel(&self, message: impl Into<String>) {
-        self.stopper.stop(AbortReason::abort(message));
-    }
-}
-
-impl Stream for RunStream {
-    type Item = Event;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.events.poll_next_unpin(cx)
-    }
-}
-
-impl Future for RunStream {
-    type Output = Result<Reply, AgentError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(error) = self.failed.take() {
-            return Poll::Ready(Err(error));
-        }
-        match &mut self.result {
-            Some(result) => result.poll_unpin(cx).map(|received| received.unwrap_or(Err(AgentError::RuntimeStopped))),
-            None => Poll::Ready(Err(AgentError::RuntimeStopped)),
-        }
     }
 }

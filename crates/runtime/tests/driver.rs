@@ -42,7 +42,7 @@ fn started() -> Driver {
     };
     let mut driver = Driver::new(Thread::new(), Arc::new(Plain), next);
     driver.open(&ThreadId::new("t").unwrap(), NOW).unwrap();
-    driver.start(RunCause::Input, vec![Message::human("go")], NOW).unwrap();
+    driver.start(RunCause::Input, Vec::new(), vec![Message::human("go")], NOW).unwrap();
     driver
 }
 

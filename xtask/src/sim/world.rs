@@ -508,9 +508,9 @@ impl<'a> World<'a> {
         driver.open(&self.store.thread, now)?;
         match start {
             Start::GoOn | Start::Stop => Ok(()),
-            Start::Input => driver.start(RunCause::Input, vec![Message::human("go on")], now),
+            Start::Input => driver.start(RunCause::Input, Vec::new(), vec![Message::human("go on")], now),
             Start::Direct => {
-                driver.start(RunCause::Invocation, Vec::new(), now)?;
+                driver.start(RunCause::Invocation, Vec::new(), Vec::new(), now)?;
                 let tool = tools::TOOLS.get(self.rng.index(tools::TOOLS.len())).map_or("read", |tool| tool.name);
                 let opening = CallOpening {
                     call: CallId::new(format!("direct_{}", self.named)),

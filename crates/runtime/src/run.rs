@@ -1,0 +1,520 @@
+//! One run, from its start to its reply: who may start it, what it is made with, and its handle.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::{oneshot, watch};
+use toolwright_core::{
+    AbortReason, CallState, Ending, Event, FinishReason, GuardrailTrip, Input, InputMode, Message, Outcome, Record, RecordBody, RunId, Seq,
+    Thread, ThreadId, Transcript, Usage,
+};
+
+use crate::agent::{AgentInner, OnDrift, Start, checked_input, next_run};
+use crate::driver::Driver;
+use crate::error::AgentError;
+use crate::hub::Hub;
+use crate::index::PendingApproval;
+use crate::input::{Ticket, TurnPolicy, post_input};
+use crate::load::{Loaded, load, load_through};
+use crate::shell::{Position, RunSetup, Shell, Stopper};
+use crate::store::{Append, Claim, InboxItem, Store, StoreError};
+use crate::subscription::Subscription;
+use crate::thread::ThreadHandle;
+
+/// What is known of a run from outside while it goes on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) run: Option<RunId>,
+    pub(crate) over: bool,
+}
+
+/// A run about to begin, on a task of its own.
+pub(crate) struct Prepared {
+    pub(crate) handle: ThreadHandle,
+    pub(crate) thread: ThreadId,
+    pub(crate) start: Start,
+    pub(crate) stopper: Stopper,
+    pub(crate) known: watch::Sender<Known>,
+}
+
+impl Prepared {
+    pub(crate) async fn go(self, begun: oneshot::Sender<Subscription>) -> Result<Reply, AgentError> {
+        let known = self.known.clone();
+        let stopper = self.stopper.clone();
+        let reply = self.claim_and_run(begun).await;
+        // Frees the task that waits for the caller's token, and tells those who would send more that it is too late.
+        stopper.token.cancel();
+        known.send_modify(|known| known.over = true);
+        reply
+    }
+
+    async fn claim_and_run(self, begun: oneshot::Sender<Subscription>) -> Result<Reply, AgentError> {
+        let inner = Arc::clone(&self.handle.inner);
+        let policy = if matches!(self.start, Start::Input(_)) { self.handle.policy } else { TurnPolicy::Refuse };
+        // Calls that wait take their turns in the order they came.
+        let _turn = match policy {
+            TurnPolicy::Wait => Some(inner.turns.of(&self.thread).lock_owned().await),
+            _ => None,
+        };
+        let claim = match inner.store.claim(&self.thread).await {
+            Err(StoreError::Busy { .. }) => match policy {
+                TurnPolicy::Refuse => return Err(StoreError::Busy { thread: self.thread }.into()),
+                TurnPolicy::Wait => claim_when_free(&*inner.store, &self.thread, &self.stopper).await?,
+                TurnPolicy::Queue => return self.join(InputMode::Queue, begun).await,
+                TurnPolicy::Steer => return self.join(InputMode::Steer, begun).await,
+            },
+            claim => claim?,
+        };
+        let claim: Arc<dyn Claim> = Arc::from(claim);
+        let Self { handle, thread, start, stopper, known } = self;
+        let owner = Owner { handle: &handle, id: &thread, stopper: &stopper, known: &known };
+        if policy != TurnPolicy::Refuse && load(&*inner.store, &thread).await?.thread.run().is_some() {
+            // What was interrupted comes first; its events are not streamed (sdk-runtime DSE-4).
+            owner.run(&claim, Start::GoOn, None).await?;
+        }
+        owner.run(&claim, start, Some(begun)).await
+    }
+
+    /// Joins the run of whoever moves the thread; gives that run's reply. Where nobody takes the input, it is the next turn.
+    async fn join(self, mode: InputMode, begun: oneshot::Sender<Subscription>) -> Result<Reply, AgentError> {
+        let Self { handle, thread, start, stopper, known } = self;
+        let inner = Arc::clone(&handle.inner);
+        let Start::Input(messages) = start else { return Err(StoreError::Busy { thread }.into()) };
+        let ticket = post_input(&inner.store, &thread, mode, messages, None).await?;
+        let mut begun = Some(begun);
+        loop {
+            if let Some(joined) = ticket.joined().await? {
+                if let Some(done) = run_done(&*inner.store, &thread, joined).await? {
+                    let before = load_through(&*inner.store, &thread, Seq(joined.0.saturating_sub(1))).await?.transcript().len();
+                    let fold = load_through(&*inner.store, &thread, done.seq).await?;
+                    if let (Some(begun), Some(run)) = (begun.take(), &done.run) {
+                        // Who joins is told of the end of the run (sdk-runtime SES-5).
+                        let _ = begun.send(Subscription::of_run(&inner, &thread, closed_hub(), run.clone(), Seq(done.seq.0 - 1)));
+                    }
+                    return Reply::of(&fold, &thread, before);
+                }
+            } else if let Ok(claim) = inner.store.claim(&thread).await {
+                // Nobody moves the thread: the input waits in its inbox, and this is the turn that takes it.
+                let claim: Arc<dyn Claim> = Arc::from(claim);
+                let owner = Owner { handle: &handle, id: &thread, stopper: &stopper, known: &known };
+                let reply = owner.run(&claim, Start::GoOn, begun.take()).await?;
+                if ticket.joined().await?.is_some() {
+                    return Ok(reply);
+                }
+                continue;
+            }
+            let head = ticket.seen();
+            tokio::select! {
+                () = inner.store.appended(&thread, head) => {}
+                () = tokio::time::sleep(FREE_POLL_MAX) => {}
+            }
+        }
+    }
+}
+
+fn closed_hub() -> Arc<Hub> {
+    let hub = Arc::new(Hub::new(Seq(0)));
+    hub.close();
+    hub
+}
+
+/// The end of the run that has the record `at`, if it has ended.
+async fn run_done(store: &dyn Store, thread: &ThreadId, at: Seq) -> Result<Option<Arc<Record>>, AgentError> {
+    let mut after = at;
+    loop {
+        let records = store.read(thread, after, 256).await?;
+        if let Some(done) = records.iter().find(|record| matches!(record.body, RecordBody::RunDone { .. })) {
+            return Ok(Some(Arc::clone(done)));
+        }
+        match records.last() {
+            Some(last) => after = last.seq,
+            None => return Ok(None),
+        }
+    }
+}
+
+const FREE_POLL_MIN: Duration = Duration::from_millis(2);
+const FREE_POLL_MAX: Duration = Duration::from_millis(100);
+
+/// Claims a thread once its owner is done with it. A release makes no sound, so it is listened for ever less often.
+async fn claim_when_free(store: &dyn Store, thread: &ThreadId, stopper: &Stopper) -> Result<Box<dyn Claim>, AgentError> {
+    let mut pause = FREE_POLL_MIN;
+    loop {
+        match store.claim(thread).await {
+            Err(StoreError::Busy { thread }) if stopper.token.is_cancelled() => return Err(StoreError::Busy { thread }.into()),
+            Err(StoreError::Busy { .. }) => {}
+            claim => return Ok(claim?),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stopper.token.cancelled() => {}
+        }
+        pause = (pause * 2).min(FREE_POLL_MAX);
+    }
+}
+
+/// Who has claimed a thread, and moves it.
+struct Owner<'a> {
+    handle: &'a ThreadHandle,
+    id: &'a ThreadId,
+    stopper: &'a Stopper,
+    known: &'a watch::Sender<Known>,
+}
+
+impl Owner<'_> {
+    async fn run(&self, claim: &Arc<dyn Claim>, start: Start, begun: Option<oneshot::Sender<Subscription>>) -> Result<Reply, AgentError> {
+        let (handle, id) = (self.handle, self.id);
+        let inner = &handle.inner;
+        let Loaded { thread, saved_at } = load(&*inner.store, id).await?;
+        if let Some(kind) = thread.blocked_by() {
+            return Err(AgentError::UnknownRecord { thread: id.clone(), kind: kind.to_owned() });
+        }
+        let posted = inner.store.inbox(id, 0).await?;
+        let through = posted.last().map_or(0, |(position, _)| *position);
+        if let Err(refused) = may_start(&thread, id, &start, &posted) {
+            if matches!(refused, AgentError::NothingToResume { .. }) && through > 0 {
+                // What was posted for runs that are over is not read again.
+                let append = Append { records: Vec::new(), inbox_through: through };
+                inner.store.append(&**claim, thread.head(), append).await?;
+            }
+            return Err(refused);
+        }
+        let goes_on = matches!(start, Start::GoOn);
+        let drift = if goes_on { same_agent(inner, &thread, id)? } else { None };
+
+        // A run that goes on acts for whom it began, with the instructions it began with (sdk-runtime LOOP-11, DRF-6).
+        let continues = thread.run().is_some() || matches!(start, Start::GoOn | Start::Stop(_)) && thread.open_calls().next().is_some();
+        let (kept, kept_added) = match (thread.run(), thread.last_run()) {
+            (Some(run), _) => (run.principal.clone(), run.added.clone()),
+            (None, Some(run)) if continues => (run.principal.clone(), run.added.clone()),
+            _ => (None, None),
+        };
+        let principal = match kept {
+            Some(value) => serde_json::from_value(value).ok(),
+            None => handle.principal.clone(),
+        };
+        let added = handle.instructions.clone().map(Arc::from).or(kept_added);
+        let base = match thread.instructions() {
+            Some(began) if continues => Arc::clone(began),
+            _ => Arc::clone(&inner.instructions),
+        };
+        let instructions = match &added {
+            Some(more) => format!("{base}\n\n{more}").into(),
+            None => base,
+        };
+        let next = next_run(inner, handle.limits, principal.as_ref(), handle.metadata.clone(), added);
+        let (run, after) = match thread.run() {
+            Some(run) => (run.id.clone(), Seq(run.since.0.saturating_sub(1))),
+            None => (next.id.clone(), thread.head()),
+        };
+        let from = Position { durable: thread.head(), saved_at };
+        let transcript_before = thread.transcript().len();
+        let mut driver = Driver::new(thread, Arc::new(inner.dispatch.registry.clone()), next);
+        let now = inner.clock.now();
+        driver.open(id, now)?;
+        if let Some(drift) = drift {
+            driver.drifted(drift, now)?;
+        }
+        let cause = start.cause();
+        let waiting = || posted.iter().filter(|(_, item)| matches!(item, InboxItem::Input { .. })).cloned().collect();
+        match start {
+            Start::Input(messages) => {
+                driver.disregard_posted_through(through);
+                driver.start(cause, waiting(), messages, now)?;
+            }
+            Start::Call(opening) => {
+                driver.disregard_posted_through(through);
+                driver.start(cause, waiting(), Vec::new(), now)?;
+                driver.open_call(opening, now)?;
+            }
+            Start::GoOn | Start::Stop(_) => {}
+        }
+        self.known.send_modify(|known| known.run = Some(run.clone()));
+        let hub = Arc::new(Hub::new(from.durable));
+        inner.hubs.register(id, &hub);
+        if let Some(begun) = begun {
+            // Nobody may be listening.
+            let _ = begun.send(Subscription::of_run(inner, id, Arc::clone(&hub), run.clone(), after));
+        }
+        let setup = RunSetup {
+            thread: id.clone(),
+            store: Arc::clone(&inner.store),
+            clock: Arc::clone(&inner.clock),
+            dispatch: Arc::clone(&inner.dispatch),
+            model: Arc::clone(&inner.model),
+            instructions,
+            settings: Arc::clone(&inner.settings),
+            tools: Arc::clone(&inner.tools),
+            principal: principal.map(Arc::new),
+            state: handle.state.clone(),
+            model_timeout: inner.model_timeout,
+        };
+        let ended = Shell::new(setup, driver, Arc::clone(claim), hub, from, self.stopper.clone()).run().await?;
+        if ended.last_run().map(|last| &last.id) != Some(&run) {
+            // What was posted changed nothing: no run began.
+            return Err(still_waits(&ended, id).unwrap_or_else(|| AgentError::NothingToResume { thread: id.clone() }));
+        }
+        Reply::of(&ended, id, transcript_before)
+    }
+}
+
+/// Whether the thread may take this start: nothing slips past a pending decision or an interrupted run.
+fn may_start(thread: &Thread, id: &ThreadId, start: &Start, posted: &[(u64, InboxItem)]) -> Result<(), AgentError> {
+    let wakes = |item: &InboxItem| match item {
+        InboxItem::Decision { .. } => true,
+        InboxItem::Input { only, .. } => only.is_none() && thread.open_calls().next().is_none(),
+        InboxItem::Cancel { .. } => false,
+    };
+    let goes_on = thread.can_go_on() || posted.iter().any(|(_, item)| wakes(item));
+    match (start, thread.run()) {
+        (Start::GoOn | Start::Stop(_), Some(_)) => Ok(()),
+        (Start::Stop(_), None) if thread.open_calls().next().is_some() => Ok(()),
+        (Start::GoOn, None) if goes_on => Ok(()),
+        (_, Some(_)) => Err(AgentError::Interrupted { thread: id.clone() }),
+        (_, None) => match (still_waits(thread, id), start) {
+            (Some(waits), _) => Err(waits),
+            (None, Start::GoOn | Start::Stop(_)) => Err(AgentError::NothingToResume { thread: id.clone() }),
+            // A fork that stands in the middle of a turn is finished first.
+            (None, _) if thread.open_calls().next().is_some() => Err(AgentError::Interrupted { thread: id.clone() }),
+            (None, _) => Ok(()),
+        },
+    }
+}
+
+/// The decisions that keep the thread from moving, as an error that names them.
+fn still_waits(thread: &Thread, id: &ThreadId) -> Option<AgentError> {
+    let approvals: Vec<String> = thread.pending().map(|(_, ask)| ask.approval.to_string()).collect();
+    (!approvals.is_empty()).then(|| AgentError::AwaitingApproval { thread: id.clone(), approvals: approvals.join(", ") })
+}
+
+/// Checks that the agent may go on with what another, or itself at an earlier time, began. Gives what to say about a difference.
+fn same_agent(inner: &AgentInner, thread: &Thread, id: &ThreadId) -> Result<Option<toolwright_core::Drift>, AgentError> {
+    // A call that waits, or had begun, had a tool; without it, it can neither run nor be refused (sdk-runtime DRF-3).
+    let gone = thread
+        .open_calls()
+        .filter(|call| matches!(call.state, CallState::Asking(_) | CallState::Decided(..) | CallState::Executing { .. }))
+        .find(|call| inner.dispatch.registry.get(&call.tool).is_none());
+    if let Some(call) = gone {
+        return Err(AgentError::ToolMissing { thread: id.clone(), tool: call.tool.to_string(), call: call.id.clone() });
+    }
+    // A thread that rests starts a new run, with whatever agent sends to it.
+    if thread.run().is_none() && thread.open_calls().next().is_none() {
+        return Ok(None);
+    }
+    // Threads of before agents were told apart go on silently (sdk-runtime DRF-4).
+    let Some(drift) = thread.fingerprint().and_then(|began| began.drift(&inner.fingerprint)) else { return Ok(None) };
+    match inner.on_drift {
+        OnDrift::Ignore => Ok(None),
+        OnDrift::Error => Err(AgentError::Drift { thread: id.clone(), drift: drift.to_string() }),
+        OnDrift::Warn => {
+            tracing::warn!(thread = %id, %drift, "the agent that goes on differs from the one that began");
+            Ok(Some(drift))
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Reply {
+    /// The run.
+    pub run_id: RunId,
+    /// Its thread.
+    pub thread_id: ThreadId,
+    /// The final text.
+    pub text: String,
+    /// How it ended.
+    pub finish_reason: FinishReason,
+    /// What its model calls used, where reported.
+    pub usage: Option<Usage>,
+    /// Steps since the last new input, pauses included.
+    pub steps: u32,
+    /// Decisions that somebody has to make before the thread goes on.
+    pub pending: Vec<PendingApproval>,
+    /// Why it was stopped, with `aborted`.
+    pub abort_reason: Option<AbortReason>,
+    /// Which guardrail ended it, with `guardrail`.
+    pub guardrail: Option<GuardrailTrip>,
+    /// The result of a direct call.
+    pub outcome: Option<Outcome>,
+    /// The transcript of the thread.
+    pub messages: Transcript,
+    new_from: usize,
+}
+
+impl Reply {
+    fn of(thread: &Thread, id: &ThreadId, new_from: usize) -> Result<Self, AgentError> {
+        // A thread that rests has had a run.
+        let run = thread.last_run().ok_or_else(|| AgentError::NothingToResume { thread: id.clone() })?;
+        if let Some(Ending::Error { failure }) = &run.ending {
+            return Err(AgentError::Run { run: run.id.clone(), failure: failure.clone() });
+        }
+        let (mut abort_reason, mut guardrail) = (None, None);
+        match &run.ending {
+            Some(Ending::Aborted { reason }) => abort_reason = Some(reason.clone()),
+            Some(Ending::Guardrail { trip }) => guardrail = Some(trip.clone()),
+            _ => {}
+        }
+        Ok(Self {
+            run_id: run.id.clone(),
+            thread_id: id.clone(),
+            text: run.text.to_string(),
+            finish_reason: run.finish.clone(),
+            usage: run.usage,
+            steps: thread.steps_taken(),
+            pending: thread.pending().filter_map(|(call, ask)| PendingApproval::of(id, call, ask)).collect(),
+            abort_reason,
+            guardrail,
+            outcome: if run.model_calls == 0 { thread.last_results().next_back().map(|(_, outcome)| outcome.clone()) } else { None },
+            messages: thread.transcript().clone(),
+            new_from,
+        })
+    }
+
+    /// The messages this run added to the transcript.
+    pub fn new_messages(&self) -> impl Iterator<Item = &Arc<toolwright_core::Message>> {
+        self.messages.iter().skip(self.new_from)
+    }
+}
+
+/// A run: a stream of its events, and a future of its reply. Dropping it detaches; the run goes on.
+pub struct RunStream {
+    events: BoxStream<'static, Event>,
+    result: Option<oneshot::Receiver<Result<Reply, AgentError>>>,
+    failed: Option<AgentError>,
+    stopper: Stopper,
+    control: Option<RunControl>,
+}
+
+impl RunStream {
+    pub(crate) fn failed(error: AgentError) -> Self {
+        let events = futures_util::stream::empty().boxed();
+        Self { events, result: None, failed: Some(error), stopper: Stopper::new(), control: None }
+    }
+
+    pub(crate) fn new(
+        events: BoxStream<'static, Event>,
+        result: oneshot::Receiver<Result<Reply, AgentError>>,
+        stopper: Stopper,
+        control: RunControl,
+    ) -> Self {
+        Self { events, result: Some(result), failed: None, stopper, control: Some(control) }
+    }
+
+    /// A handle that can send more to the run after the stream was given away. `None` for a run that could not begin.
+    pub fn control(&self) -> Option<RunControl> {
+        self.control.clone()
+    }
+
+    /// Queues input for the run: it joins after the step that goes on now, before the next model call (sdk-runtime QUE-1).
+    /// Where the run ends first, [`Ticket::joined_run`] says so and the input is yours again.
+    pub async fn enqueue(&self, input: impl Into<Input>) -> Result<Ticket, AgentError> {
+        self.send_more(InputMode::Queue, input.into()).await
+    }
+
+    /// Redirects the run: a model that has said nothing yet is given up and asked again with the input, calls that have not
+    /// begun are not begun (sdk-runtime STE-1, STE-3).
+    pub async fn steer(&self, input: impl Into<Input>) -> Result<Ticket, AgentError> {
+        self.send_more(InputMode::Steer, input.into()).await
+    }
+
+    async fn send_more(&self, mode: InputMode, input: Input) -> Result<Ticket, AgentError> {
+        match (&self.control, &self.failed) {
+            (Some(control), _) => control.send_more(mode, input).await,
+            (None, Some(error)) => Err(error.clone()),
+            (None, None) => Err(AgentError::RuntimeStopped),
+        }
+    }
+
+    /// Stops the run: it ends with `aborted`, and what it had done stays.
+    pub fn cancel(&self, message: impl Into<String>) {
+        self.stopper.stop(AbortReason::abort(message));
+    }
+
+    /// Stops the run because its time is over: the reason is named `TimeoutError`.
+    pub fn cancel_for_time(&self, message: impl Into<String>) {
+        self.stopper.stop(AbortReason::timeout(message));
+    }
+
+    /// A handle that can stop the run after the stream was given away.
+    pub fn canceller(&self) -> Canceller {
+        Canceller { stopper: self.stopper.clone() }
+    }
+}
+
+/// Sends more to a run.
+#[derive(Clone)]
+pub struct RunControl {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) thread: ThreadId,
+    pub(crate) known: watch::Receiver<Known>,
+}
+
+impl RunControl {
+    /// As [`RunStream::enqueue`].
+    pub async fn enqueue(&self, input: impl Into<Input>) -> Result<Ticket, AgentError> {
+        self.send_more(InputMode::Queue, input.into()).await
+    }
+
+    /// As [`RunStream::steer`].
+    pub async fn steer(&self, input: impl Into<Input>) -> Result<Ticket, AgentError> {
+        self.send_more(InputMode::Steer, input.into()).await
+    }
+
+    /// The run's id, once it has begun; `None` if it never does.
+    pub async fn run_id(&self) -> Option<RunId> {
+        let mut known = self.known.clone();
+        let known = known.wait_for(|known| known.run.is_some() || known.over).await.ok()?;
+        known.run.clone()
+    }
+
+    async fn send_more(&self, mode: InputMode, input: Input) -> Result<Ticket, AgentError> {
+        let messages: Vec<Message> = checked_input(input)?;
+        let run = self.run_id().await;
+        if self.known.borrow().over {
+            // Not taken, and not a promise either (sdk-runtime QUE-4).
+            return Ok(Ticket::returned());
+        }
+        post_input(&self.store, &self.thread, mode, messages, run).await
+    }
+}
+
+/// Stops a run.
+#[derive(Clone)]
+pub struct Canceller {
+    stopper: Stopper,
+}
+
+impl Canceller {
+    /// Stops it: it ends with `aborted`.
+    pub fn cancel(&self, message: impl Into<String>) {
+        self.stopper.stop(AbortReason::abort(message));
+    }
+}
+
+impl Stream for RunStream {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.events.poll_next_unpin(cx)
+    }
+}
+
+impl Future for RunStream {
+    type Output = Result<Reply, AgentError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Err(error));
+        }
+        match &mut self.result {
+            Some(result) => result.poll_unpin(cx).map(|received| received.unwrap_or(Err(AgentError::RuntimeStopped))),
+            None => Poll::Ready(Err(AgentError::RuntimeStopped)),
+        }
+    }
+}

@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use toolwright_core::{AbortReason, ApprovalId, CallId, Decision, InputId, InputMode, Message, Record, RunId, Seq, ThreadId, Timestamp, cut};
+use toolwright_core::{
+    AbortReason, ApprovalId, CallId, Decision, InputId, InputMode, Message, Record, RunId, Seq, ThreadId, Timestamp, cut,
+};
 
 pub use toolwright_core::{BlobId, FileChange, FileEntry};
 
@@ -128,7 +130,10 @@ impl StoreError {
     /// Refuses text that no store keeps, because one can't: a key, a path or a value with U+0000.
     pub fn refuse_nul(what: &str, text: &str) -> Result<(), Self> {
         if text.contains('\0') {
-            return Err(Self::failed(format!("the {what} {:?} has the character U+0000, which no store keeps; leave it out", cut(text, 80))));
+            return Err(Self::failed(format!(
+                "the {what} {:?} has the character U+0000, which no store keeps; leave it out",
+                cut(text, 80)
+            )));
         }
         Ok(())
     }

@@ -30,8 +30,11 @@ use futures_util::future::BoxFuture;
 use toolwright_core::{Seq, ThreadId};
 use toolwright_runtime::{Append, Claim, Store, StoreError};
 
+mod claims;
+mod inbox;
 mod journal;
 mod script;
+mod timers;
 
 /// How long a case waits for something that has to happen.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -225,6 +228,39 @@ macro_rules! __store_suite_cases {
                 ids_differ_in_case
                 a_wait_for_records_ends
                 a_second_handle_sees_what_was_appended
+            }
+            claims {
+                a_claim_is_exclusive
+                a_dropped_claim_is_free_at_once
+                fences_ascend
+                an_old_claim_can_do_nothing
+                a_number_that_nobody_was_given_counts_as_lost
+                a_claim_alone_makes_no_thread
+                one_of_many_holds_a_claim
+                two_writers_of_one_journal_write_each_record_once
+                a_silent_owner_is_replaced
+                an_owner_that_gives_signs_of_life_stays
+            }
+            inbox {
+                items_come_back_as_they_were
+                only_the_first_of_a_key_is_kept
+                a_key_with_nul_is_refused
+                positions_ascend
+                what_is_journaled_is_taken_in_the_same_write
+                a_thread_without_journal_has_an_inbox
+                a_follower_sees_each_post_once
+                one_of_many_posts_of_a_key_is_first
+                a_wait_for_posts_ends
+                a_wait_outlives_a_deletion
+            }
+            timers {
+                what_is_due_is_posted_earliest_first
+                timers_of_one_moment_go_by_thread_and_key
+                a_timer_is_replaced_and_cancelled_by_its_key
+                a_timer_whose_key_was_posted_posts_nothing
+                each_timer_is_posted_once_whoever_calls
+                a_timer_wakes_whoever_waits_for_posts
+                a_snapshot_is_kept_and_replaced
             }
         }
     };

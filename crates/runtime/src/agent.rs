@@ -24,6 +24,8 @@ use crate::run::{Reply, RunStream};
 use crate::stage::{Stage, StageKind, Stages};
 use crate::store::Store;
 use crate::thread::ThreadHandle;
+use crate::threads::Threads;
+use crate::worker::Worker;
 
 /// What a model reads when an agent has no instructions (sdk-runtime 2).
 pub const DEFAULT_INSTRUCTIONS: &str = "You are a helpful assistant.";
@@ -162,6 +164,16 @@ impl<R> Agent<R> {
     /// Decisions that somebody has to make, on any of the store's threads.
     pub fn approvals(&self) -> Approvals {
         Approvals::new(Arc::clone(&self.inner))
+    }
+
+    /// The threads of the store.
+    pub fn threads(&self) -> Threads {
+        Threads::new(Arc::clone(&self.inner))
+    }
+
+    /// A worker that moves threads which nobody moves and that have something to do.
+    pub fn worker(&self) -> Worker {
+        Worker::new(Arc::clone(&self.inner))
     }
 
     /// One call through the gate and its body, without a thread around it: what the bench `dispatch` measures.

@@ -26,6 +26,7 @@ mod dispatch;
 mod driver;
 mod error;
 mod events;
+mod fork;
 mod hub;
 mod index;
 mod input;
@@ -43,6 +44,8 @@ mod stage;
 mod store;
 mod subscription;
 mod thread;
+mod threads;
+mod worker;
 
 pub use agent::{Agent, AgentBuilder, DEFAULT_INSTRUCTIONS, DEFAULT_MODEL_TIMEOUT, InstalledResolvers, ModelChoice, NoResolvers, OnDrift};
 pub use approvals::Approvals;
@@ -51,6 +54,7 @@ pub use dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, GRACE};
 pub use driver::{Completion, Driver, Effect, Executed, GateOutcome, NextRun, Streamed, ToolFacts};
 pub use error::AgentError;
 pub use events::ThreadEvents;
+pub use fork::{ForkAt, ForkPatch};
 pub use index::{IndexChange, Opening, PendingApproval, PendingRow, ThreadInfo, ThreadStatus};
 pub use input::{Joined, Ticket, TurnPolicy};
 pub use layer::StoreLayer;
@@ -67,3 +71,5 @@ pub use store::{
     StoreError, ThreadQuery,
 };
 pub use thread::ThreadHandle;
+pub use threads::Threads;
+pub use worker::Worker;

@@ -1,0 +1,272 @@
+//! Forks: a thread that goes on from a place in another one's past (sdk-runtime 22, 24).
+
+use std::sync::Arc;
+
+use toolwright_core::{
+    CallId, CallState, Comparison, Input, InputMode, Message, Outcome, Record, RecordBody, Seq, Thread, ThreadId, ToolOutput, Trajectory,
+    compare, end_of_step, sha256_hex,
+};
+
+use crate::agent::checked_input;
+use crate::error::AgentError;
+use crate::store::Append;
+use crate::thread::ThreadHandle;
+
+const PAGE: usize = 1000;
+/// The longest id of a thread.
+const ID_LENGTH: usize = 128;
+
+/// Where a fork leaves its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForkAt {
+    /// After everything of a step; 0 keeps nothing.
+    Step(u32),
+    /// After the record at a position of the journal, whatever it is.
+    Seq(Seq),
+    /// Where the source stands now.
+    Head,
+}
+
+impl From<u32> for ForkAt {
+    fn from(step: u32) -> Self {
+        Self::Step(step)
+    }
+}
+
+impl From<Seq> for ForkAt {
+    fn from(seq: Seq) -> Self {
+        Self::Seq(seq)
+    }
+}
+
+/// Edits the messages of a fork.
+type Edit = Box<dyn FnOnce(Vec<Message>) -> Vec<Message> + Send>;
+
+/// What is different in a fork. Applied in this order: messages, results, input (sdk-runtime HIS-5).
+#[derive(Default)]
+pub struct ForkPatch {
+    messages: Option<Edit>,
+    results: Vec<(CallId, ToolOutput)>,
+    input: Option<Input>,
+    id: Option<String>,
+}
+
+impl ForkPatch {
+    /// Nothing is different.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Edits the messages that a model sees. What comes out has to be balanced.
+    #[must_use]
+    pub fn messages(mut self, edit: impl FnOnce(Vec<Message>) -> Vec<Message> + Send + 'static) -> Self {
+        self.messages = Some(Box::new(edit));
+        self
+    }
+
+    /// Another result for a call: in place of the one that is there, or as its one result if it has none yet.
+    #[must_use]
+    pub fn tool_result(mut self, call: CallId, output: ToolOutput) -> Self {
+        self.results.push((call, output));
+        self
+    }
+
+    /// Input that comes after what is kept and the calls that are open.
+    #[must_use]
+    pub fn append_input(mut self, input: impl Into<Input>) -> Self {
+        self.input = Some(input.into());
+        self
+    }
+
+    /// The fork's id; by default `<source>-fork-<n>`, the first `n` from 1 that is free (sdk-runtime FRK-5).
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+}
+
+impl ThreadHandle {
+    /// A new thread whose past is this one's up to a place, in the same store, with its files and values. The source stays as it
+    /// is. Recorded results are not made again; calls that wait, or had not begun, come before the gate again (sdk-runtime HIS-8).
+    ///
+    /// ```no_run
+    /// # async fn f(agent: toolwright_runtime::Agent) -> Result<(), toolwright_runtime::AgentError> {
+    /// use toolwright_runtime::ForkPatch;
+    /// let fork = agent.thread("chat-42").fork(3, ForkPatch::new().append_input("And if it rains?")).await?;
+    /// let reply = fork.resume().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `TOOLWRIGHT_SESSION_STEP_NOT_FOUND` names the range there is; `TOOLWRIGHT_SESSION_EXISTS` if the id is taken. Nothing is
+    /// written then.
+    pub async fn fork(&self, at: impl Into<ForkAt>, patch: ForkPatch) -> Result<ThreadHandle, AgentError> {
+        let source = self.id()?.clone();
+        let records = self.journal(&source).await?;
+        let through = cut(&source, &records, at.into())?;
+        let target = match &patch.id {
+            Some(id) => ThreadId::new(id.as_str())?,
+            None => self.free_id(&source).await?,
+        };
+        let store = &self.inner.store;
+        let claim = store.claim(&target).await?;
+        if store.info(&target).await?.is_some() {
+            return Err(AgentError::ThreadExists { thread: target });
+        }
+        let mut fork = Fork { thread: Thread::new(), records: Vec::new(), now: self.inner.clock.now() };
+        for record in records.iter().take_while(|record| record.seq <= through) {
+            fork.copy(record, &target)?;
+        }
+        fork.add(RecordBody::ThreadForked { from: source.clone(), through })?;
+        fork.patch(patch)?;
+        // Files first: the fork is there once its journal is, and then it is whole.
+        store.data().copy(&source, &target).await?;
+        store.append(&*claim, Seq(0), Append::records(fork.records)).await?;
+        Ok(ThreadHandle::new(Arc::clone(&self.inner), Ok(target)))
+    }
+
+    /// What the thread did, step by step: all of it, also what compaction took out of the model's sight.
+    pub async fn steps(&self) -> Result<Trajectory, AgentError> {
+        let id = self.id()?;
+        Ok(Trajectory::of(&self.journal(id).await?))
+    }
+
+    /// How this thread compares with another one of the same store.
+    pub async fn compare(&self, other: &ThreadId) -> Result<Comparison, AgentError> {
+        let (a, b) = (self.journal(self.id()?).await?, self.journal(other).await?);
+        Ok(compare(&Trajectory::of(&a), &Trajectory::of(&b)))
+    }
+
+    /// Every record of the thread's journal, in order: what an export holds.
+    pub async fn records(&self) -> Result<Vec<Arc<Record>>, AgentError> {
+        self.journal(self.id()?).await
+    }
+
+    async fn journal(&self, id: &ThreadId) -> Result<Vec<Arc<Record>>, AgentError> {
+        let mut all: Vec<Arc<Record>> = Vec::new();
+        loop {
+            let after = all.last().map_or(Seq(0), |record| record.seq);
+            let page = self.inner.store.read(id, after, PAGE).await?;
+            let last = page.len() < PAGE;
+            all.extend(page);
+            if last {
+                break;
+            }
+        }
+        if all.is_empty() { Err(AgentError::UnknownThread { thread: id.clone() }) } else { Ok(all) }
+    }
+
+    /// `<source>-fork-<n>`, the first that is free; a source whose id leaves no room for it is shortened and hashed.
+    async fn free_id(&self, source: &ThreadId) -> Result<ThreadId, AgentError> {
+        let mut n = 1u32;
+        loop {
+            let ending = format!("-fork-{n}");
+            let id = if source.as_str().len() + ending.len() <= ID_LENGTH {
+                format!("{source}{ending}")
+            } else {
+                let hash = sha256_hex(source.as_str().as_bytes());
+                let hash = toolwright_core::cut(&hash, 8);
+                let start = toolwright_core::cut(source.as_str(), ID_LENGTH - ending.len() - hash.len() - 1);
+                format!("{start}-{hash}{ending}")
+            };
+            let id = ThreadId::new(id)?;
+            if self.inner.store.info(&id).await?.is_none() {
+                return Ok(id);
+            }
+            n += 1;
+        }
+    }
+}
+
+/// The position after which nothing is kept.
+fn cut(source: &ThreadId, records: &[Arc<Record>], at: ForkAt) -> Result<Seq, AgentError> {
+    let head = records.last().map_or(Seq(0), |record| record.seq);
+    let found = match at {
+        ForkAt::Head => Some(head),
+        ForkAt::Seq(seq) => (seq.0 >= 1 && seq <= head).then_some(seq),
+        ForkAt::Step(step) => end_of_step(records, step),
+    };
+    found.ok_or_else(|| {
+        let (what, range) = match at {
+            ForkAt::Step(step) => {
+                let ended = records.iter().rev().find_map(|record| match record.body {
+                    RecordBody::StepDone { step, .. } => Some(step),
+                    _ => None,
+                });
+                (format!("step {step}"), format!("its steps that can be forked are 0 to {}", ended.unwrap_or(0)))
+            }
+            ForkAt::Seq(seq) => (format!("position {seq}"), format!("its journal goes from 1 to {head}")),
+            ForkAt::Head => ("position".to_owned(), "its journal is empty".to_owned()),
+        };
+        AgentError::StepNotFound { thread: source.clone(), what, range }
+    })
+}
+
+/// A fork being made: its journal, and the fold that says what fits.
+struct Fork {
+    thread: Thread,
+    records: Vec<Arc<Record>>,
+    now: toolwright_core::Timestamp,
+}
+
+impl Fork {
+    fn copy(&mut self, record: &Arc<Record>, target: &ThreadId) -> Result<(), AgentError> {
+        let mut copied = Arc::clone(record);
+        if let RecordBody::ThreadOpened { version, agent, .. } = &record.body {
+            let body = RecordBody::ThreadOpened { thread: target.clone(), version: *version, agent: Arc::clone(agent), parent: None };
+            copied = Arc::new(Record { body, ..(**record).clone() });
+        }
+        self.thread.apply(&copied)?;
+        if let Some(kind) = self.thread.blocked_by() {
+            return Err(AgentError::UnknownRecord { thread: target.clone(), kind: kind.to_owned() });
+        }
+        self.records.push(copied);
+        Ok(())
+    }
+
+    fn add(&mut self, body: RecordBody) -> Result<(), AgentError> {
+        let record = Arc::new(Record { seq: self.thread.head().next(), at: self.now, run: None, body });
+        // A patch that does not fit is the caller's mistake, not a damaged journal.
+        self.thread.apply(&record).map_err(|misfit| AgentError::Unbalanced { problem: misfit.problem })?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn patch(&mut self, patch: ForkPatch) -> Result<(), AgentError> {
+        if let Some(edit) = patch.messages {
+            let before: Vec<Message> = self.thread.transcript().iter().map(|message| (**message).clone()).collect();
+            let messages = edit(before).into_iter().map(Arc::new).collect();
+            self.add(RecordBody::TranscriptReplaced { messages, cleared: None })?;
+        }
+        for (call, output) in patch.results {
+            let output = Arc::new(output);
+            let body = match self.thread.call(&call) {
+                Some(open) if !matches!(open.state, CallState::Done) => RecordBody::CallDone {
+                    call,
+                    tool: Arc::clone(&open.tool),
+                    outcome: Outcome::Done { output },
+                    duration_ms: open.started_at.map(|_| 0),
+                    replaced_by: Some("fork".to_owned()),
+                    fatal: None,
+                },
+                _ => {
+                    let named = |message: &Arc<Message>| {
+                        message.results().find(|result| result.call_id == call).map(|result| result.tool_name.clone())
+                    };
+                    let tool = self.thread.transcript().iter().rev().find_map(named).unwrap_or_default();
+                    RecordBody::ResultReplaced { call, tool: tool.into(), output }
+                }
+            };
+            self.add(body)?;
+        }
+        if let Some(input) = patch.input {
+            let messages = checked_input(input)?.into_iter().map(Arc::new).collect();
+            let id = crate::random::input_id();
+            self.add(RecordBody::InputQueued { id, mode: InputMode::Queue, messages, only: None, immediate: false })?;
+        }
+        Ok(())
+    }
+}

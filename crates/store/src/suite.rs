@@ -31,7 +31,10 @@ use toolwright_core::{Seq, ThreadId};
 use toolwright_runtime::{Append, Claim, Store, StoreError};
 
 mod claims;
+mod data;
+mod files;
 mod inbox;
+mod index;
 mod journal;
 mod script;
 mod timers;
@@ -261,6 +264,34 @@ macro_rules! __store_suite_cases {
                 each_timer_is_posted_once_whoever_calls
                 a_timer_wakes_whoever_waits_for_posts
                 a_snapshot_is_kept_and_replaced
+            }
+            index {
+                the_index_follows_a_thread_through_its_life
+                a_title_is_the_first_that_a_person_says
+                a_pending_decision_has_all_that_a_decider_needs
+                pending_decisions_come_in_pages_oldest_first
+                a_fork_waits_for_nothing
+                threads_come_in_pages_last_changed_first
+                pages_are_stable_while_threads_change
+                a_cursor_that_no_page_gave_is_refused
+                threads_are_found_by_what_the_index_says
+                unfinished_threads_come_by_their_ids
+            }
+            data {
+                values_are_set_replaced_and_removed
+                keys_may_be_odd_and_are_listed_in_order
+                a_value_with_nul_is_refused
+                content_is_kept_once_for_each_thread
+                content_stays_while_some_thread_keeps_it
+                many_keep_the_same_content_at_once
+                a_copy_is_whole_and_goes_its_own_way
+                a_deleted_thread_leaves_nothing
+            }
+            files {
+                entries_come_back_as_they_were
+                entries_are_put_replaced_and_removed
+                an_entry_without_its_content_is_refused_with_all_beside_it
+                paths_are_listed_in_the_order_of_their_bytes
             }
         }
     };

@@ -178,7 +178,6 @@ impl Script {
     }
 
     /// Somebody approves of a call that waits.
-    #[expect(dead_code, reason = "the cases of the index are still to come")]
     pub(super) fn decided(&mut self, call: &str) -> Result<&mut Self, Failure> {
         self.add(RecordBody::CallDecided {
             approval: self.approval(call),

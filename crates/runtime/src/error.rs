@@ -206,7 +206,11 @@ impl AgentError {
 
     /// Whether the caller's configuration or usage is at fault, rather than a run.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Run { .. } | Self::Store(_) | Self::Journal(_) | Self::RuntimeStopped)
+        match self {
+            Self::Store(error) => matches!(error, StoreError::Cursor { .. } | StoreError::Invalid { .. }),
+            Self::Run { .. } | Self::Journal(_) | Self::RuntimeStopped => false,
+            _ => true,
+        }
     }
 }
 

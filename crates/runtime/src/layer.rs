@@ -139,6 +139,13 @@ pub trait StoreLayer: Send + Sync + 'static {
     }
 }
 
+/// A store that was chosen at run time is a store: what opens one by its address gives it so.
+impl StoreLayer for Arc<dyn Store> {
+    fn inner(&self) -> &dyn Store {
+        &**self
+    }
+}
+
 impl<L: StoreLayer> Store for L {
     fn claim<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Box<dyn Claim>> {
         StoreLayer::claim(self, thread)

@@ -109,6 +109,12 @@ pub enum StoreError {
         /// What was given.
         cursor: String,
     },
+    /// What a store was to be opened with can't be used.
+    #[error("{message}")]
+    Invalid {
+        /// One sentence, and what to do.
+        message: String,
+    },
     /// The store itself failed.
     #[error("the store failed: {message}")]
     Failed {
@@ -122,7 +128,7 @@ impl StoreError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Busy { .. } => "TOOLWRIGHT_SESSION_BUSY",
-            Self::Cursor { .. } => "TOOLWRIGHT_CONFIG_INVALID",
+            Self::Cursor { .. } | Self::Invalid { .. } => "TOOLWRIGHT_CONFIG_INVALID",
             Self::Fenced { .. } | Self::Conflict { .. } | Self::Failed { .. } => "TOOLWRIGHT_STORAGE_FAILED",
         }
     }
@@ -136,6 +142,11 @@ impl StoreError {
             )));
         }
         Ok(())
+    }
+
+    /// Something a store can't be opened with, in one sentence that says what to do.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid { message: message.into() }
     }
 
     /// A failure of the store itself, in one sentence.

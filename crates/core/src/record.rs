@@ -106,6 +106,12 @@ pub struct Compaction {
     /// What went wrong on the way; the run goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// A summary was not enough: the run prunes only from here on (sdk-runtime CMP-9).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prune_only: bool,
+    /// What the summary cost; counted among the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// Messages that became one summary.

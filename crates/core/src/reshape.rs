@@ -2,10 +2,11 @@
 //!
 //! The journal keeps everything; these folds change what a model sees. Calls and results stay paired in each of them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::ids::{CallId, Seq};
-use crate::message::{Author, Item, Message, Part};
+use crate::message::{Author, Item, Message, Part, ResultItem};
 use crate::output::ToolOutput;
 use crate::record::{Compaction, Folded};
 use crate::saved::Origin;
@@ -32,17 +33,24 @@ impl Thread {
         }
         // Worked out beside the thread, so that a record that does not fit changes nothing.
         let (mut transcript, mut origins) = (self.transcript.clone(), self.origins.clone());
-        for call in &compaction.pruned {
-            prune(&mut transcript, call)?;
-        }
+        prune(&mut transcript, &compaction.pruned)?;
         if let Some(folded) = &compaction.folded {
             fold_ranges(&mut transcript, &mut origins, folded, seq)?;
             transcript.check_balance().map_err(|error| error.to_string())?;
         }
         (self.transcript, self.origins) = (transcript, origins);
         self.pruned.extend(compaction.pruned.iter().cloned());
+        if !compaction.pruned.is_empty() || compaction.folded.is_some() {
+            self.measured = None;
+        }
         if let Some(step) = compaction.step {
             self.compacted_for = step;
+        }
+        if let Some(run) = self.run.as_mut() {
+            run.prune_only |= compaction.prune_only;
+            if let Some(usage) = &compaction.usage {
+                run.usage = Some(run.usage.unwrap_or_default().plus(usage));
+            }
         }
         Ok(())
     }
@@ -94,6 +102,9 @@ impl Thread {
         self.used_ids.extend(messages.iter().flat_map(|message| message.calls()).map(|call| call.call_id.clone()));
         self.origins = (0..messages.len()).map(|index| Origin::Part(seq, index)).collect();
         self.transcript = transcript;
+        self.measured = None;
+        // Markers among these messages are their own text.
+        self.pruned.clear();
         Ok(())
     }
 
@@ -111,6 +122,7 @@ impl Thread {
             _ => return Err(format!("the result of {call} was brought along, not made here")),
         }
         self.pruned.remove(call);
+        self.measured = None;
         self.transcript.set(at, Arc::new(message));
         Ok(())
     }
@@ -129,13 +141,37 @@ fn find_result<'a>(transcript: &'a Transcript, call: &CallId) -> Result<(usize, 
         .ok_or_else(|| format!("the call {call} has no result in the transcript"))
 }
 
-/// A marker in place of the result of `call`.
-pub(crate) fn prune(transcript: &mut Transcript, call: &CallId) -> Result<(), String> {
-    let (at, message, _) = find_result(transcript, call)?;
-    let mut message = (**message).clone();
-    mark_pruned(&mut message, |id| id == call);
-    transcript.set(at, Arc::new(message));
+/// Markers in place of the results of `calls`.
+pub(crate) fn prune(transcript: &mut Transcript, calls: &[CallId]) -> Result<(), String> {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    let wanted: HashSet<&CallId> = calls.iter().collect();
+    let (mut found, mut marked) = (HashSet::new(), Vec::new());
+    for (at, message) in transcript.iter().enumerate() {
+        let hits: Vec<&CallId> = message.results().map(|result| &result.call_id).filter(|call| wanted.contains(call)).collect();
+        if !hits.is_empty() {
+            found.extend(hits);
+            let mut changed = (**message).clone();
+            mark_pruned(&mut changed, |id| wanted.contains(id));
+            marked.push((at, Arc::new(changed)));
+        }
+    }
+    if let Some(call) = calls.iter().find(|call| !found.contains(call)) {
+        return Err(format!("the call {call} has no result in the transcript"));
+    }
+    for (at, message) in marked {
+        transcript.set(at, message);
+    }
     Ok(())
+}
+
+/// Whether a result is a marker already.
+pub(crate) fn is_pruned(result: &ResultItem) -> bool {
+    let [Part::Text { text }] = result.parts.as_slice() else { return false };
+    let rest = text.strip_prefix("[pruned: ").and_then(|rest| rest.strip_prefix(result.tool_name.as_str()));
+    let count = rest.and_then(|rest| rest.strip_prefix(" result, ")).and_then(|rest| rest.strip_suffix(" chars]"));
+    count.is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Markers in place of those results of a message that are pruned.
@@ -143,31 +179,52 @@ pub(crate) fn mark_pruned(message: &mut Message, pruned: impl Fn(&CallId) -> boo
     for item in &mut message.items {
         if let Item::ToolResult(result) = item
             && pruned(&result.call_id)
+            && !is_pruned(result)
         {
             result.parts = vec![Part::text(pruned_marker(&result.tool_name, result.text().chars().count()))];
         }
     }
 }
 
-fn fold_ranges(transcript: &mut Transcript, origins: &mut Vec<Origin>, folded: &Folded, seq: Seq) -> Result<(), String> {
-    let mut from = 0;
-    for (start, end) in &folded.ranges {
-        if *start < from || end <= start || *end > transcript.len() {
+/// What stands in a transcript after messages were folded.
+pub(crate) enum Standing {
+    /// A message that was there.
+    Kept(usize),
+    /// The summary.
+    Summary,
+}
+
+/// What stands in a transcript of `len` messages once some of them are folded.
+pub(crate) fn standing(len: usize, folded: &Folded) -> Result<Vec<Standing>, String> {
+    let Some((first, _)) = folded.ranges.first().copied() else { return Err("nothing is folded".to_owned()) };
+    let (mut standing, mut from) = (Vec::new(), 0);
+    for (start, end) in folded.ranges.iter().copied() {
+        if start < from || end <= start || end > len {
             return Err(format!("the messages {start} to {end} can't be folded"));
         }
-        from = *end;
-    }
-    let Some((first, _)) = folded.ranges.first().copied() else { return Err("nothing is folded".to_owned()) };
-    let gone = |index: usize| folded.ranges.iter().any(|(start, end)| (*start..*end).contains(&index));
-    let (mut messages, mut kept) = (Transcript::new(), Vec::new());
-    for (index, (message, origin)) in transcript.iter().zip(origins.iter()).enumerate() {
-        if index == first {
-            messages.push(Arc::new(summary_message(&folded.summary)));
-            kept.push(Origin::Summary(seq));
+        standing.extend((from..start).map(Standing::Kept));
+        if start == first {
+            standing.push(Standing::Summary);
         }
-        if !gone(index) {
-            messages.push(Arc::clone(message));
-            kept.push(origin.clone());
+        from = end;
+    }
+    standing.extend((from..len).map(Standing::Kept));
+    Ok(standing)
+}
+
+fn fold_ranges(transcript: &mut Transcript, origins: &mut Vec<Origin>, folded: &Folded, seq: Seq) -> Result<(), String> {
+    let (mut messages, mut kept) = (Transcript::new(), Vec::new());
+    for stands in standing(transcript.len(), folded)? {
+        match stands {
+            Standing::Summary => {
+                messages.push(Arc::new(summary_message(&folded.summary)));
+                kept.push(Origin::Summary(seq));
+            }
+            Standing::Kept(at) => {
+                let (Some(message), Some(origin)) = (transcript.get(at), origins.get(at)) else { continue };
+                messages.push(Arc::clone(message));
+                kept.push(origin.clone());
+            }
         }
     }
     (*transcript, *origins) = (messages, kept);

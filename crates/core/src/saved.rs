@@ -15,7 +15,7 @@ use crate::ids::{CallId, InputId, RunId, Seq, ThreadId};
 use crate::message::{Author, Item, Message};
 use crate::record::{Ending, Outcome, Record, RecordBody};
 use crate::reshape::{mark_pruned, summary_message};
-use crate::thread::{LastRun, OpenStep, QueuedInput, Repetition, Run, Thread, Turn, result_item};
+use crate::thread::{LastRun, Measured, OpenStep, QueuedInput, Repetition, Run, Thread, Turn, result_item};
 use crate::transcript::Transcript;
 use crate::usage::Usage;
 
@@ -68,6 +68,8 @@ pub struct Saved {
     queued: Vec<(InputId, Seq)>,
     forked_open: bool,
     compacted_for: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    measured: Option<Measured>,
     last_results: Vec<(Seq, CallId)>,
     ended_direct: bool,
     step: Option<OpenStep>,
@@ -87,6 +89,8 @@ struct SavedRun {
     last_finish: Option<FinishReason>,
     calls_per_tool: Vec<(Arc<str>, u32)>,
     retries_per_tool: Vec<(Arc<str>, u32)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    prune_only: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -129,6 +133,7 @@ impl Thread {
                 last_finish: run.last_finish.clone(),
                 calls_per_tool: counted(&run.calls_per_tool),
                 retries_per_tool: counted(&run.retries_per_tool),
+                prune_only: run.prune_only,
             }),
             last_run: self.last_run.as_ref().map(|run| SavedLastRun {
                 id: run.id.clone(),
@@ -146,6 +151,7 @@ impl Thread {
             queued: self.queued.iter().map(|input| (input.id.clone(), input.since)).collect(),
             forked_open: self.forked_open,
             compacted_for: self.compacted_for,
+            measured: self.measured,
             last_results: self.last_results.iter().map(|(seq, call, _)| (*seq, call.clone())).collect(),
             ended_direct: self.ended_direct,
             step: self.step.clone(),
@@ -231,6 +237,7 @@ impl Saved {
         thread.queued = queued;
         thread.forked_open = self.forked_open;
         thread.compacted_for = self.compacted_for;
+        thread.measured = self.measured;
         thread.last_results = last_results;
         thread.ended_direct = self.ended_direct;
         thread.step = self.step;
@@ -318,6 +325,7 @@ impl Bodies<'_> {
             text_at: saved.text_at,
             calls_per_tool: saved.calls_per_tool.into_iter().collect(),
             retries_per_tool: saved.retries_per_tool.into_iter().collect(),
+            prune_only: saved.prune_only,
         })
     }
 

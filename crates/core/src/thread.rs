@@ -148,6 +148,24 @@ pub struct Run {
     pub(crate) calls_per_tool: HashMap<Arc<str>, u32>,
     /// Calls of this run whose body asked for another try, per tool.
     pub(crate) retries_per_tool: HashMap<Arc<str>, u32>,
+    /// A summary was not enough in this run.
+    pub(crate) prune_only: bool,
+}
+
+impl Run {
+    /// Whether a summary was not enough in this run: it prunes only from then on (sdk-runtime CMP-9).
+    pub fn prunes_only(&self) -> bool {
+        self.prune_only
+    }
+}
+
+/// What a provider counted of the transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Tokens of the whole request, instructions and tools included.
+    pub tokens: u64,
+    /// How many messages of the transcript it had.
+    pub messages: usize,
 }
 
 /// How the last run ended.
@@ -265,6 +283,8 @@ pub struct Thread {
     pub(crate) forked_open: bool,
     /// The last step that what a model sees was made shorter for.
     pub(crate) compacted_for: u32,
+    /// What the last model call was counted as, while its messages stand as they were.
+    pub(crate) measured: Option<Measured>,
     pub(crate) last_results: Vec<(Seq, CallId, Outcome)>,
     /// The last calls that ended were asked for by no model: nobody waits for another step.
     pub(crate) ended_direct: bool,
@@ -348,6 +368,12 @@ impl Thread {
     /// The last step that what a model sees was made shorter for.
     pub fn compacted_for(&self) -> u32 {
         self.compacted_for
+    }
+
+    /// What a provider counted of the transcript as it was at the last model call; `None` where none did, or what it counted has
+    /// changed since.
+    pub fn measured(&self) -> Option<Measured> {
+        self.measured
     }
 
     /// How many steps were taken since the last new input.
@@ -471,6 +497,7 @@ impl Thread {
                     text_at: None,
                     calls_per_tool: HashMap::new(),
                     retries_per_tool: HashMap::new(),
+                    prune_only: false,
                 });
             }
             RecordBody::MessageAdded { message } => {
@@ -689,6 +716,9 @@ impl Thread {
         run.last_finish = Some(finish.clone());
         if let Some(usage) = usage {
             run.usage = Some(run.usage.unwrap_or_default().plus(usage));
+        }
+        if let Some(usage) = usage.filter(|usage| !usage.estimated && usage.input_tokens > 0) {
+            self.measured = Some(Measured { tokens: usage.input_tokens, messages: self.transcript.len() });
         }
         self.push(Arc::clone(message), Origin::Record(seq));
         for (opening, item) in calls.iter().zip(message.calls()) {

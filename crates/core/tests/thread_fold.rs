@@ -380,6 +380,8 @@ fn every_record() -> Vec<RecordBody> {
             pruned: vec![CallId::new("a")],
             folded: Some(Folded { ranges: vec![(0, 2)], summary: "They spoke.".into() }),
             error: Some("slow".to_owned()),
+            prune_only: true,
+            usage: Some(usage),
         }),
         RecordBody::AgentDrifted(Drift { model: true, tools_added: vec!["t".to_owned()], ..Drift::default() }),
         RecordBody::ThreadForked { from: ThreadId::new("source").unwrap(), through: Seq(7) },

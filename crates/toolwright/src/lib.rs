@@ -8,6 +8,8 @@
 //! | `chat` (default) | models behind an OpenAI-compatible chat endpoint, as `provider/model` |
 //! | `tools` (default) | the built-in tools, [`builtin`] |
 //! | `local` | the embedded model, as `local` |
+//! | `sqlite` | threads in a file: [`store`] |
+//! | `postgres` | threads on a server that several machines share: [`store`] |
 //! | `testing` | the scripted model, and recorded HTTP conversations |
 
 /// Vocabulary and decisions, without I/O: records, events, the thread's state machine.
@@ -18,9 +20,10 @@ pub use toolwright_core::{
     ToolFailureKind, ToolName, ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
 };
 pub use toolwright_runtime::{
-    AgentError, Approvals, Canceller, Check, Clock, FixedClock, GateCall, InstalledResolvers, MemoryStore, Model, ModelChoice, ModelError,
-    ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, PendingApproval, Prices, Registry,
-    RegistryError, Reply, RunStream, Stage, StageKind, Store, StoreError, SystemClock, ThreadHandle, ToolChoice,
+    AgentError, Approvals, Canceller, Check, Clock, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers, Joined, MemoryStore,
+    Model, ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, OnDrift,
+    Page, PendingApproval, Prices, Registry, RegistryError, Reply, RunControl, RunStream, Stage, StageKind, Store, StoreError,
+    SystemClock, ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus, Threads, Ticket, ToolChoice, TurnPolicy, Worker,
 };
 #[doc(hidden)]
 pub use toolwright_tool::macro_support;
@@ -35,6 +38,18 @@ pub use toolwright_tool::{
 /// The wires to models.
 #[cfg(any(feature = "chat", feature = "local", feature = "testing"))]
 pub use toolwright_models as models;
+
+/// Where threads are kept: the stores there are, opening one by its address, and what a store of one's own is made with.
+///
+/// The guide `docs/stores.md` says which one when.
+pub mod store {
+    pub use toolwright_runtime::{
+        Answer, Append, BlobId, CLAIM_LIMIT, Claim, DataStore, FileChange, FileEntry, InboxItem, IndexChange, MemoryStore, Opening, Page,
+        PendingApproval, PendingRow, Posted, Shelf, Snapshot, Store, StoreError, StoreLayer, ThreadInfo, ThreadQuery, ThreadStatus,
+    };
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub use toolwright_store::{Place, open};
+}
 
 /// The built-in tools.
 #[cfg(feature = "tools")]

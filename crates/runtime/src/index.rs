@@ -160,8 +160,11 @@ pub struct PendingRow {
     /// When it was asked for.
     pub at: Timestamp,
     /// What people see, but for the thread's id.
-    body: Box<(Arc<str>, Arc<str>, Arc<str>, ApprovalAsk)>,
+    body: Box<Asked>,
 }
+
+/// Tool, arguments, their hash, and the question.
+type Asked = (Arc<str>, Arc<str>, Arc<str>, ApprovalAsk);
 
 impl PendingRow {
     /// What people see.

@@ -316,7 +316,7 @@ pub trait Store: Send + Sync + 'static {
     fn pending<'a>(&'a self, thread: Option<&'a ThreadId>, cursor: Option<&'a str>, limit: usize) -> Answer<'a, Page<PendingApproval>>;
 
     /// Deletes a thread with everything it has, timers and keys of its inbox too, but for its fencing number. A thread of this id
-    /// then begins anew. `Fenced` if the claim is lost.
+    /// then begins anew, under this claim or a later one. `Fenced` if the claim is lost.
     fn delete<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()>;
 
     /// What threads keep beside their journals.

@@ -30,12 +30,14 @@ use futures_util::future::BoxFuture;
 use toolwright_core::{Seq, ThreadId};
 use toolwright_runtime::{Append, Claim, Store, StoreError};
 
+mod agreement;
 mod claims;
 mod data;
 mod files;
 mod inbox;
 mod index;
 mod journal;
+mod lasting;
 mod script;
 mod timers;
 
@@ -293,6 +295,14 @@ macro_rules! __store_suite_cases {
                 an_entry_without_its_content_is_refused_with_all_beside_it
                 paths_are_listed_in_the_order_of_their_bytes
             }
+            lasting {
+                everything_is_there_after_a_restart
+                what_was_refused_is_not_there_after_a_restart
+                a_place_can_be_opened_many_times
+            }
+            agreement {
+                any_sequence_has_the_answers_of_the_store_in_memory
+            }
         }
     };
 }
@@ -313,6 +323,19 @@ impl Subject {
     /// Another handle on the same data; the first one, where there is no other.
     async fn another(&self) -> Result<Arc<dyn Store>, Failure> {
         if self.fixture.is_shared() { open(&*self.fixture).await } else { Ok(Arc::clone(&self.store)) }
+    }
+}
+
+impl Subject {
+    /// The same data, opened again with no handle left of before; as it is, where there is no restart.
+    async fn restarted(self) -> Result<Self, Failure> {
+        if !self.fixture.is_shared() {
+            return Ok(self);
+        }
+        let Self { fixture, store } = self;
+        drop(store);
+        let store = open(&*fixture).await?;
+        Ok(Self { fixture, store })
     }
 }
 

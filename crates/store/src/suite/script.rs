@@ -34,14 +34,18 @@ impl Script {
 
     pub(super) fn opened_with(id: &ThreadId, now: i64, agent: &str, parent: Option<&ThreadId>) -> Result<Self, Failure> {
         let mut script = Self::unopened(id, now);
-        let agent = Arc::from(agent);
-        script.add(RecordBody::ThreadOpened { thread: id.clone(), version: 1, agent, parent: parent.cloned() })?;
+        script.opens(agent, parent)?;
         Ok(script)
     }
 
     /// A thread without records.
     pub(super) fn unopened(id: &ThreadId, now: i64) -> Self {
         Self { thread: Thread::new(), id: id.clone(), now, runs: 0, made: Vec::new(), taken: 0 }
+    }
+
+    pub(super) fn opens(&mut self, agent: &str, parent: Option<&ThreadId>) -> Result<&mut Self, Failure> {
+        let (thread, agent) = (self.id.clone(), Arc::from(agent));
+        self.add(RecordBody::ThreadOpened { thread, version: 1, agent, parent: parent.cloned() })
     }
 
     /// The moment of what comes next; without it, a second passes from record to record.

@@ -217,7 +217,7 @@ impl Life {
                 script.calls(&[&one, &two])?.asks(&one)?.asks(&two)
             }
             3 => script.step_ends(StepFinish::AwaitingApproval)?.run_ends(FinishReason::AwaitingApproval),
-            4 => script.decided(&call)?.started(RunCause::Decision),
+            4 => script.decided(&call)?.started(&RunCause::Decision),
             5 => script.executes(&call)?.done(&call, json!({ "at": at }))?.done(&format!("{call}b"), json!(null)),
             _ => {
                 // After the answer comes the next question.

@@ -49,7 +49,7 @@ pub(super) async fn entries_come_back_as_they_were(subject: Subject) -> Verdict 
     let content = Bytes::from_static(b"content");
     store.data().keep_blob(&id, content.clone(), None).await?;
     let mut full = entry("/full", &content);
-    full.mime_type = "text/plain; charset=\"utf-8\"".to_owned();
+    "text/plain; charset=\"utf-8\"".clone_into(&mut full.mime_type);
     full.created_at = Timestamp(i64::MIN);
     full.modified_at = Timestamp(i64::MAX);
     for key in ["z", "a", "é", "", "10", "9", "\u{0}"] {

@@ -68,7 +68,7 @@ pub(super) async fn the_index_follows_a_thread_through_its_life(subject: Subject
     same("the status of a paused run", &moved(store, &id, &mut script).await?.status, &ThreadStatus::AwaitingApproval)?;
     same("calls that wait", &waiting(&*another, Some(&id)).await?, &words(&["a", "b", "c"]))?;
     same("the other handle's word", &info(&*another, &id).await?, &info(store, &id).await?)?;
-    script.decided("b")?.started(RunCause::Decision)?;
+    script.decided("b")?.started(&RunCause::Decision)?;
     same("the status of a run that goes on", &moved(store, &id, &mut script).await?.status, &ThreadStatus::InProgress)?;
     same("calls that wait", &waiting(store, None).await?, &words(&["a", "c"]))?;
     // A result settles a call that nobody decided about.
@@ -103,7 +103,7 @@ pub(super) async fn a_title_is_the_first_that_a_person_says(subject: Subject) ->
     for (name, said, title) in cases {
         let id = thread(name)?;
         let mut script = Script::opened(&id, 1)?;
-        script.started(RunCause::Input)?.said(Message::text(Author::SideA, "The agent speaks first"))?;
+        script.started(&RunCause::Input)?.said(Message::text(Author::SideA, "The agent speaks first"))?;
         same("the title before a person says something", moved(store, &id, &mut script).await?.title.as_str(), "")?;
         script.said(Message::human(said))?.run_ends(FinishReason::Stop)?;
         same(&format!("the title of the thread {name}"), moved(store, &id, &mut script).await?.title.as_str(), title)?;
@@ -249,7 +249,7 @@ pub(super) async fn a_fork_waits_for_nothing(subject: Subject) -> Verdict {
         same("the status of a fork of a paused run", &found.status, &ThreadStatus::InProgress)?;
         same("the title of a fork", found.title.as_str(), "Do it")?;
         // What comes later is asked for anew, and does not change where the fork came from.
-        fork.started(RunCause::Resume)?.asks("c")?;
+        fork.started(&RunCause::Resume)?.asks("c")?;
         same("where it was forked from", &moved(store, &id, &mut fork).await?.forked_from, &Some(source.clone()))?;
         same("calls of a fork that wait again", &waiting(store, Some(&id)).await?, &words(&["c"]))?;
         fork.decided("c")?.executes("c")?.done("c", json!(1))?.replies("Done")?.run_ends(FinishReason::Stop)?;
@@ -334,7 +334,7 @@ pub(super) async fn threads_are_found_by_what_the_index_says(subject: Subject) -
         let id = thread(id)?;
         let with = if agent == "smith" { Some(&parent) } else { None };
         let mut script = Script::opened_with(&id, at, agent, with)?;
-        script.at(at).started(RunCause::Input)?.at(at).said(Message::human(title))?;
+        script.at(at).started(&RunCause::Input)?.at(at).said(Message::human(title))?;
         if agent != "baker" {
             script.at(at).run_ends(FinishReason::Stop)?;
         }

@@ -178,7 +178,7 @@ pub(super) async fn limits_and_positions_may_be_the_greatest(subject: Subject) -
 pub(super) async fn one_append_may_be_large(subject: Subject) -> Verdict {
     let (store, id) = (&*subject.store, thread("many")?);
     let mut script = Script::opened(&id, 1)?;
-    script.started(toolwright_core::RunCause::Input)?;
+    script.started(&toolwright_core::RunCause::Input)?;
     for number in 3..=2000 {
         script.said(Message::human(format!("message {number}")))?;
     }
@@ -191,7 +191,7 @@ pub(super) async fn one_append_may_be_large(subject: Subject) -> Verdict {
 pub(super) async fn one_record_may_be_large(subject: Subject) -> Verdict {
     let id = thread("large")?;
     let mut script = Script::opened(&id, 1)?;
-    let text: String = (0..500_000).map(|number| format!("{number:09} ")).collect();
+    let text = (0..500_000).map(|number| format!("{number:09}")).collect::<Vec<_>>().join(" ");
     script.asked("go")?.replies(&text)?;
     round_trip(&subject, "large", script.made().to_vec()).await
 }
@@ -217,9 +217,9 @@ pub(super) async fn an_append_without_records_moves_only_the_inbox(subject: Subj
 }
 
 /// What a refused append may not have changed.
-async fn unchanged(store: &dyn Store, id: &ThreadId, script: &Script, before: &Option<toolwright_runtime::ThreadInfo>) -> Verdict {
+async fn unchanged(store: &dyn Store, id: &ThreadId, script: &Script, before: Option<&toolwright_runtime::ThreadInfo>) -> Verdict {
     same("the records", &all(store, id).await?, &script.made().to_vec())?;
-    same("what the index says", &store.info(id).await?, before)?;
+    same("what the index says", &store.info(id).await?.as_ref(), &before)?;
     same("pending decisions", &store.pending(Some(id), None, 10).await?.items, &Vec::new())?;
     let inbox: Vec<String> = store.inbox(id, 0).await?.iter().map(|(_, item)| input_id(item)).collect();
     same("the inbox", &inbox, &vec!["kept".to_owned()])
@@ -245,7 +245,7 @@ pub(super) async fn a_conflict_writes_nothing(subject: Subject) -> Verdict {
         let answer = store.append(&*claim, Seq(expected), append).await;
         let conflict = StoreError::Conflict { thread: id.clone(), expected: Seq(expected), actual: Seq(7) };
         same("an append elsewhere than at the end", &refused("an append elsewhere than at the end", answer)?, &conflict)?;
-        unchanged(store, &id, &script, &before).await?;
+        unchanged(store, &id, &script, before.as_ref()).await?;
     }
     store.append(&*claim, Seq(7), Append { records: further(&id)?, inbox_through: through }).await?;
     same("the inbox, once the append was at the end", &store.inbox(&id, 0).await?, &Vec::new())
@@ -261,11 +261,11 @@ pub(super) async fn a_lost_claim_writes_nothing(subject: Subject) -> Verdict {
     let claim = store.claim(&id).await?;
     let append = Append { records: further(&id)?, inbox_through: through };
     fenced("an append of a lost claim", &id, store.append(&lost, Seq(7), append.clone()).await)?;
-    unchanged(store, &id, &script, &before).await?;
+    unchanged(store, &id, &script, before.as_ref()).await?;
     fenced("an append elsewhere of a lost claim", &id, store.append(&lost, Seq(3), append.clone()).await)?;
     let invented = Lost { thread: id.clone(), fence: claim.fence() + 1 };
     fenced("an append of a claim that nobody gave", &id, store.append(&invented, Seq(7), append).await)?;
-    unchanged(store, &id, &script, &before).await
+    unchanged(store, &id, &script, before.as_ref()).await
 }
 
 pub(super) async fn ids_differ_in_case(subject: Subject) -> Verdict {

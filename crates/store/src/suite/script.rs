@@ -72,10 +72,10 @@ impl Script {
 
     /// A run begins with an input.
     pub(super) fn asked(&mut self, text: &str) -> Result<&mut Self, Failure> {
-        self.started(RunCause::Input)?.said(Message::human(text))
+        self.started(&RunCause::Input)?.said(Message::human(text))
     }
 
-    pub(super) fn started(&mut self, cause: RunCause) -> Result<&mut Self, Failure> {
+    pub(super) fn started(&mut self, cause: &RunCause) -> Result<&mut Self, Failure> {
         // As JSON, so that a field added to the record changes nothing here.
         let limits = serde_json::to_value(RunLimits::default()).unwrap_or_default();
         let body = json!({ "kind": "run.started", "cause": cause.as_str(), "agent": "agent", "limits": limits });

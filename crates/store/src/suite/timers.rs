@@ -145,7 +145,7 @@ pub(super) async fn a_snapshot_is_kept_and_replaced(subject: Subject) -> Verdict
     append(store, &id, 0, script.take()).await?;
     let claim = store.claim(&id).await?;
     same("the snapshot", &store.snapshot(&id).await?, &None)?;
-    let large: String = (0..100_000).map(|number| format!("{number} \"\\é ")).collect();
+    let large = (0..100_000).map(|number| format!("{number} \"\\é")).collect::<Vec<_>>().join(" ");
     for (at, text) in [(1, "{}"), (1, "other"), (u64::MAX, "far"), (2, &large), (0, "")] {
         let snapshot = Snapshot { at: Seq(at), text: text.into() };
         store.save_snapshot(&*claim, snapshot.clone()).await?;

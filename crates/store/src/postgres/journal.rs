@@ -152,7 +152,8 @@ pub(super) async fn position(pool: &Pool, sql: &str, thread: &ThreadId) -> Resul
 }
 
 pub(super) async fn save_snapshot(pool: &Pool, claim: &dyn Claim, snapshot: Snapshot) -> Result<(), StoreError> {
-    let (id, fence, at, text) = (claim.thread().as_str(), number(claim.fence()), number(snapshot.at.0), &*snapshot.text);
+    // Nothing compares where a snapshot is, so that all 64 bits may be used.
+    let (id, fence, at, text) = (claim.thread().as_str(), number(claim.fence()), snapshot.at.0.cast_signed(), &*snapshot.text);
     let sql = "SELECT save_snapshot($1, $2, $3, $4)";
     fenced_unless(pool.says(sql, &[&id, &fence, &at, &text]).await?, claim.thread())
 }
@@ -162,9 +163,9 @@ pub(super) async fn snapshot(pool: &Pool, thread: &ThreadId) -> Result<Option<Sn
         let failed = |error: tokio_postgres::Error| pool.server.trouble(&error);
         let row = session.row("SELECT at, body FROM snapshots WHERE thread = $1", &[&thread.as_str()]).await.map_err(failed)?;
         let Some(row) = row else { return Ok(None) };
-        let at = u64::try_from(row.try_get::<_, i64>(0).map_err(failed)?).unwrap_or_default();
+        let at: i64 = row.try_get(0).map_err(failed)?;
         let text: &str = row.try_get(1).map_err(failed)?;
-        Ok(Some(Snapshot { at: Seq(at), text: text.into() }))
+        Ok(Some(Snapshot { at: Seq(at.cast_unsigned()), text: text.into() }))
     })
     .await
 }

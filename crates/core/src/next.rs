@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::failure::ToolFailure;
 use crate::finish::{FinishReason, GuardrailTrip, StepFinish};
 use crate::ids::{CallId, InputId};
+use crate::message::Author;
 use crate::record::{CallOrigin, Ending, InputMode, Outcome, RecordBody, RunCause};
 use crate::thread::{Call, CallState, QueuedInput, Thread};
 
@@ -146,11 +147,16 @@ impl Thread {
             Some(RunCause::Decision)
         } else if asking {
             None
-        } else if self.forked_open {
+        } else if self.forked_open && self.awaits_reply() {
             Some(RunCause::Resume)
         } else {
             (self.turn.is_empty() && self.queued.iter().any(|input| input.only.is_none())).then_some(RunCause::Input)
         }
+    }
+
+    /// Whether the transcript ends with what a model has to answer.
+    fn awaits_reply(&self) -> bool {
+        !self.turn.is_empty() || self.transcript.last().is_some_and(|last| !matches!(last.author, Author::SideA | Author::SideB))
     }
 
     /// The end of the run, once input that was meant for it alone has gone back.
@@ -176,8 +182,8 @@ impl Thread {
     /// No call is open, no step is open: another step, or the end.
     fn go_on_or_finish(&self) -> Action {
         let Some(run) = &self.run else { return Action::Finish(FinishReason::Stop) };
-        // A direct call ends with its result, also where a decision came between.
-        if run.cause == RunCause::Invocation || (run.cause == RunCause::Decision && self.ended_direct) {
+        // A direct call ends with its result, also where a decision or a fork came between.
+        if run.cause == RunCause::Invocation || (matches!(run.cause, RunCause::Decision | RunCause::Resume) && self.ended_direct) {
             return self.finish(FinishReason::Stop);
         }
         // New input makes even a run whose model is done go on (sdk-runtime QUE-2), as far as its steps reach.
@@ -348,6 +354,7 @@ impl Thread {
             usage: if failed { None } else { run.usage },
             model_calls: run.model_calls,
             ending,
+            input_waits: self.queued.iter().any(|input| input.only.is_none()),
         })
     }
 

@@ -129,7 +129,7 @@ pub fn project(record: &Record) -> Vec<EventKind> {
             finish_reason: finish.clone(),
             usage: usage.as_ref().map(|usage| EventUsage::of(usage, None)),
         }],
-        RecordBody::RunDone { finish, text, usage, model_calls, ending } => {
+        RecordBody::RunDone { finish, text, usage, model_calls, ending, .. } => {
             let mut events = Vec::new();
             let mut abort_reason = None;
             match ending {

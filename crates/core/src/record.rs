@@ -489,6 +489,9 @@ pub enum RecordBody {
         /// Why it ended early.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ending: Option<Ending>,
+        /// Input was sent to the thread that this run did not take: the thread has more to do.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        input_waits: bool,
     },
     /// Input came for the run that is active, or for the next one.
     #[serde(rename = "input.queued", rename_all = "camelCase")]

@@ -60,7 +60,8 @@ impl Thread {
     pub(crate) fn become_fork(&mut self) {
         self.queued.clear();
         for call in self.calls.values_mut() {
-            if matches!(call.state, CallState::Asking(_) | CallState::Decided(..)) {
+            // What has not begun comes before the gate again, as it is now: also what was let pass, or refused, in the record before.
+            if !matches!(call.state, CallState::Executing { .. } | CallState::Done) {
                 call.state = CallState::Opened;
                 call.decision = None;
             }
@@ -70,13 +71,16 @@ impl Thread {
             self.step = None;
             self.last_step = self.last_step.saturating_sub(1);
             self.steps_taken = self.steps_taken.saturating_sub(1);
+        } else if self.turn.is_empty() && self.transcript.last().is_some_and(|last| last.author != Author::Tool) {
+            // The model's last word was recorded; the step has nothing left to do.
+            self.step = None;
         }
         if let Some(last) = &mut self.last_run {
             last.principal = None;
         }
-        self.forked_open = !self.turn.is_empty();
+        self.ended_direct = false;
+        self.forked_open = true;
         if let Some(run) = self.run.take() {
-            self.forked_open = true;
             self.last_run = Some(LastRun {
                 since: run.since,
                 text_at: run.text_at,

@@ -279,7 +279,7 @@ pub struct Thread {
     pub(crate) pruned: HashSet<CallId>,
     /// Input that waits for a safe point.
     pub(crate) queued: Vec<QueuedInput>,
-    /// The thread is a fork of one whose run went on from here.
+    /// The thread is a fork, and no run has gone on from there yet.
     pub(crate) forked_open: bool,
     /// The last step that what a model sees was made shorter for.
     pub(crate) compacted_for: u32,
@@ -333,6 +333,15 @@ impl Thread {
     /// The run that has not ended.
     pub fn run(&self) -> Option<&Run> {
         self.run.as_ref()
+    }
+
+    /// The run that a cancellation has to name: the one that is active, or has paused with calls that are open.
+    pub fn run_to_cancel(&self) -> Option<&RunId> {
+        match (&self.run, &self.last_run) {
+            (Some(run), _) => Some(&run.id),
+            (None, Some(last)) if !self.turn.is_empty() => Some(&last.id),
+            _ => None,
+        }
     }
 
     /// How the last run ended.
@@ -585,7 +594,7 @@ impl Thread {
                 let reason: AbortReason = reason.clone();
                 self.active_run()?.ending.get_or_insert(Ending::Aborted { reason });
             }
-            RecordBody::RunDone { finish, text, usage, model_calls, ending } => {
+            RecordBody::RunDone { finish, text, usage, model_calls, ending, .. } => {
                 if self.step.is_some() {
                     return Err("a step has not ended".to_owned());
                 }
@@ -759,10 +768,10 @@ impl Thread {
                 open.asked_at = Some(at);
                 open.state = CallState::Asking(ask.clone());
             }
-            // The result follows in a record of its own, directly after this one.
+            // The result follows in a record of its own, directly after this one. Until then nothing lets the body begin.
             Verdict::Refuse { .. } | Verdict::Answer { .. } => {
                 open.decision = decision;
-                open.state = CallState::Cleared;
+                open.state = CallState::Opened;
             }
             Verdict::EndRun { ending } => {
                 open.state = CallState::Cleared;

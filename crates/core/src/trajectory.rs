@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::finish::FinishReason;
 use crate::ids::{CallId, Seq};
 use crate::message::Author;
-use crate::record::{Outcome, Record, RecordBody};
+use crate::record::{Outcome, Record, RecordBody, RunCause};
 
 /// One step: what the model said, the calls it made, and what became of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -205,13 +205,21 @@ pub fn end_of_step(records: &[Arc<Record>], step: u32) -> Option<Seq> {
         match &record.body {
             RecordBody::StepDone { step: done, .. } if *done == step => end = Some(record.seq),
             _ if end.is_none() => {}
-            // The step's calls may go on after a pause, in a run that a decision starts.
+            // The step's calls may go on after a pause, in a run that a decision starts, or in a fork that was made there; and what
+            // the fork changed is part of it.
             RecordBody::CallGated { .. }
             | RecordBody::CallDecided { .. }
             | RecordBody::CallExecuting { .. }
             | RecordBody::CallDone { .. }
-            | RecordBody::RunDone { .. } => end = Some(record.seq),
-            RecordBody::RunStarted { cause: crate::record::RunCause::Decision | crate::record::RunCause::Resume, .. } => {}
+            | RecordBody::RunDone { .. }
+            | RecordBody::ThreadForked { .. }
+            | RecordBody::ResultReplaced { .. }
+            | RecordBody::TranscriptReplaced { cleared: None, .. } => end = Some(record.seq),
+            RecordBody::RunStarted { cause: RunCause::Decision | RunCause::Resume, .. }
+            | RecordBody::RunCancelled { .. }
+            | RecordBody::InputQueued { .. }
+            | RecordBody::InputReturned { .. }
+            | RecordBody::AgentDrifted(_) => {}
             _ => break,
         }
     }

@@ -103,7 +103,7 @@ fn done(call: &str) -> RecordBody {
 }
 
 fn run_done() -> RecordBody {
-    RecordBody::RunDone { finish: FinishReason::Stop, text: "".into(), usage: None, model_calls: 1, ending: None }
+    RecordBody::RunDone { finish: FinishReason::Stop, text: "".into(), usage: None, model_calls: 1, ending: None, input_waits: false }
 }
 
 fn decided(call: &str, approval: ApprovalId, sha256: &str) -> RecordBody {
@@ -360,6 +360,7 @@ fn every_record() -> Vec<RecordBody> {
             usage: Some(usage),
             model_calls: 3,
             ending: Some(Ending::Error { failure }),
+            input_waits: true,
         },
         RecordBody::InputQueued {
             id: InputId::new("i1"),

@@ -143,6 +143,8 @@ pub struct Driver {
     told_to_stop: HashSet<Key>,
     batch: Vec<Arc<Record>>,
     next_run: Option<NextRun>,
+    /// A difference of the agent, until the run it belongs to has begun.
+    drift: Option<Drift>,
     inbox_through: u64,
     disregarded: u64,
     streamed: Option<Streamed>,
@@ -172,8 +174,10 @@ pub struct NextRun {
 }
 
 impl Driver {
-    /// Drives `thread`; `next_run` starts when decisions ask for a run.
+    /// Drives `thread`, for one run: the one that is active, else `next_run` once something asks for a run. What comes after that
+    /// run is for the next owner.
     pub fn new(thread: Thread, facts: Arc<dyn ToolFacts>, next_run: NextRun) -> Self {
+        let next_run = Some(next_run).filter(|_| thread.run().is_none());
         Self {
             thread,
             facts,
@@ -181,7 +185,8 @@ impl Driver {
             at_gate: None,
             told_to_stop: HashSet::new(),
             batch: Vec::new(),
-            next_run: Some(next_run),
+            next_run,
+            drift: None,
             inbox_through: 0,
             disregarded: 0,
             streamed: None,
@@ -217,6 +222,11 @@ impl Driver {
     /// has said nothing is given up for input that steers.
     pub fn streamed(&mut self, streamed: Streamed) {
         self.streamed = Some(streamed);
+    }
+
+    /// Whether a run may still begin under this owner.
+    pub fn can_start(&self) -> bool {
+        self.next_run.is_some()
     }
 
     /// How far the inbox is taken; belongs into the next append.
@@ -255,6 +265,9 @@ impl Driver {
             },
             now,
         )?;
+        if let Some(drift) = self.drift.take() {
+            self.record(RecordBody::AgentDrifted(drift), now)?;
+        }
         for (position, item) in posted {
             self.inbox_through = self.inbox_through.max(position);
             self.take_posted(item, now)?;
@@ -273,8 +286,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Says that the agent differs from the one that began.
+    /// Says that the agent differs from the one that began: in the run that is active, else in the one that starts.
     pub fn drifted(&mut self, drift: Drift, now: Timestamp) -> Result<(), Misfit> {
+        if self.thread.run().is_none() {
+            self.drift = Some(drift);
+            return Ok(());
+        }
         self.record(RecordBody::AgentDrifted(drift), now)
     }
 
@@ -493,7 +510,7 @@ impl Driver {
             }
             InboxItem::Cancel { reason, run } => {
                 // One that names another run comes too late, or too early.
-                if run.is_some() && run != self.thread.run().map(|run| run.id.clone()) {
+                if run.is_some() && run.as_ref() != self.thread.run_to_cancel() {
                     return Ok(());
                 }
                 let partial = self.streamed.take().map(|streamed| streamed.text);

@@ -9,7 +9,7 @@ use toolwright_core::{
 
 use crate::agent::checked_input;
 use crate::error::AgentError;
-use crate::store::Append;
+use crate::store::{Append, Claim, Shelf, StoreError};
 use crate::thread::ThreadHandle;
 
 const PAGE: usize = 1000;
@@ -105,17 +105,23 @@ impl ThreadHandle {
     /// written then.
     pub async fn fork(&self, at: impl Into<ForkAt>, patch: ForkPatch) -> Result<ThreadHandle, AgentError> {
         let source = self.id()?.clone();
+        let asked = patch.id.as_deref().map(ThreadId::new).transpose()?;
+        if let Some(asked) = asked.as_ref().filter(|asked| **asked == source) {
+            return Err(AgentError::ThreadExists { thread: asked.clone() });
+        }
         let records = self.journal(&source).await?;
         let through = cut(&source, &records, at.into())?;
-        let target = match &patch.id {
-            Some(id) => ThreadId::new(id.as_str())?,
+        let store = &self.inner.store;
+        let (target, claim) = match asked {
+            Some(target) => {
+                let claim = store.claim(&target).await?;
+                if self.is_taken(&target).await? {
+                    return Err(AgentError::ThreadExists { thread: target });
+                }
+                (target, claim)
+            }
             None => self.free_id(&source).await?,
         };
-        let store = &self.inner.store;
-        let claim = store.claim(&target).await?;
-        if store.info(&target).await?.is_some() {
-            return Err(AgentError::ThreadExists { thread: target });
-        }
         let mut fork = Fork { thread: Thread::new(), records: Vec::new(), now: self.inner.clock.now() };
         for record in records.iter().take_while(|record| record.seq <= through) {
             fork.copy(record, &target)?;
@@ -159,8 +165,19 @@ impl ThreadHandle {
         if all.is_empty() { Err(AgentError::UnknownThread { thread: id.clone() }) } else { Ok(all) }
     }
 
-    /// `<source>-fork-<n>`, the first that is free; a source whose id leaves no room for it is shortened and hashed.
-    async fn free_id(&self, source: &ThreadId) -> Result<ThreadId, AgentError> {
+    /// Whether a fork would not be the only thing under an id: a journal, or what waits there for one.
+    async fn is_taken(&self, id: &ThreadId) -> Result<bool, AgentError> {
+        let store = &self.inner.store;
+        let data = store.data();
+        Ok(store.info(id).await?.is_some()
+            || !store.inbox(id, 0).await?.is_empty()
+            || !data.values(id, Shelf::Values, "", None, 1).await?.is_empty()
+            || !data.values(id, Shelf::Environment, "", None, 1).await?.is_empty()
+            || !data.files(id, "", None, 1).await?.is_empty())
+    }
+
+    /// `<source>-fork-<n>`, the first that is free, claimed; a source whose id leaves no room for it is shortened and hashed.
+    async fn free_id(&self, source: &ThreadId) -> Result<(ThreadId, Box<dyn Claim>), AgentError> {
         let mut n = 1u32;
         loop {
             let ending = format!("-fork-{n}");
@@ -173,8 +190,17 @@ impl ThreadHandle {
                 format!("{start}-{hash}{ending}")
             };
             let id = ThreadId::new(id)?;
-            if self.inner.store.info(&id).await?.is_none() {
-                return Ok(id);
+            if !self.is_taken(&id).await? {
+                match self.inner.store.claim(&id).await {
+                    // Another fork is being made under it.
+                    Err(StoreError::Busy { .. }) => {}
+                    claim => {
+                        let claim = claim?;
+                        if !self.is_taken(&id).await? {
+                            return Ok((id, claim));
+                        }
+                    }
+                }
             }
             n += 1;
         }

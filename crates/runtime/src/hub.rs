@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::Value;
 use tokio::sync::watch;
-use toolwright_core::{CallId, Record, RecordBody, Seq, ThreadId};
+use toolwright_core::{CallId, Record, RecordBody, RunId, Seq, ThreadId};
 
 use crate::driver::Streamed;
 
@@ -51,6 +51,8 @@ struct Live {
 
 /// See the module.
 pub(crate) struct Hub {
+    /// The run that goes on.
+    pub(crate) run: RunId,
     live: Mutex<Live>,
     changes: watch::Sender<u64>,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Cursor {
 pub(crate) struct Unseen {
     pub(crate) step: u32,
     pub(crate) step_after: Seq,
-    /// The record of the step's reply, once there is one.
+    /// The record of the step's reply, or of its end without one, once there is one.
     pub(crate) replied_at: Option<Seq>,
     /// New text by stretch, with the stretch's index and the offset its text ends at.
     pub(crate) stretches: Vec<(usize, Stretch, String, usize)>,
@@ -77,9 +79,17 @@ pub(crate) struct Unseen {
     pub(crate) closed: bool,
 }
 
+impl Unseen {
+    /// Of each call, only the last snapshot.
+    pub(crate) fn keep_last_snapshots(&mut self) {
+        let last: HashMap<CallId, u64> = self.snapshots.iter().map(|snapshot| (snapshot.call.clone(), snapshot.number)).collect();
+        self.snapshots.retain(|snapshot| last.get(&snapshot.call) == Some(&snapshot.number));
+    }
+}
+
 impl Hub {
-    pub(crate) fn new(head: Seq) -> Self {
-        Self { live: Mutex::new(Live { head, ..Live::default() }), changes: watch::Sender::new(0) }
+    pub(crate) fn new(head: Seq, run: RunId) -> Self {
+        Self { run, live: Mutex::new(Live { head, ..Live::default() }), changes: watch::Sender::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Live> {
@@ -100,7 +110,12 @@ impl Hub {
         for record in records {
             live.head = record.seq;
             match &record.body {
-                RecordBody::ModelReplied { step, .. } if *step == live.step => live.replied_at = Some(record.seq),
+                // A step that ends without a reply had it given up, or it failed.
+                RecordBody::ModelReplied { step, .. } | RecordBody::ModelFailed { step, .. } | RecordBody::StepDone { step, .. }
+                    if *step == live.step =>
+                {
+                    live.replied_at.get_or_insert(record.seq);
+                }
                 RecordBody::CallDone { call, .. } => {
                     let of_call = live.snapshots.iter_mut().filter(|snapshot| snapshot.call == *call);
                     of_call.for_each(|snapshot| snapshot.done_at = Some(record.seq));
@@ -163,6 +178,11 @@ impl Hub {
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed();
+    }
+
+    /// How far the journal is, as whoever moves the thread here has written it.
+    pub(crate) fn head(&self) -> Seq {
+        self.lock().head
     }
 
     /// What a reader at `cursor` has not seen.

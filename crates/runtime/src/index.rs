@@ -16,7 +16,7 @@ const TITLE_BYTES: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThreadStatus {
-    /// A run has not ended: somebody moves it, or was interrupted.
+    /// A run has not ended: somebody moves it, or was interrupted. Or the last run ended without input that was sent to the thread.
     InProgress,
     /// The last run paused for a decision.
     AwaitingApproval,
@@ -129,6 +129,8 @@ pub struct IndexChange {
     pub title: Option<String>,
     /// Where the thread stands now, if that changed.
     pub status: Option<ThreadStatus>,
+    /// Input waits for a run: a thread that would be finished is not.
+    pub input_waits: bool,
     /// When the last of the records was written.
     pub changed_at: Option<Timestamp>,
     /// Decisions that are asked for and still pending after these records; without the thread's id, which the store knows.
@@ -190,6 +192,8 @@ impl IndexChange {
     pub fn of(records: &[Arc<Record>]) -> Self {
         let mut change = Self::default();
         let mut asked: BTreeMap<CallId, PendingRow> = BTreeMap::new();
+        // Whether the thread would be finished but for input that waits.
+        let mut only_input = false;
         for record in records {
             change.changed_at = Some(record.at);
             match &record.body {
@@ -202,20 +206,29 @@ impl IndexChange {
                     change.settled.clear();
                     change.all_settled = true;
                     change.forked_from = Some(from.clone());
+                    change.input_waits = false;
+                    if only_input {
+                        change.status = Some(ThreadStatus::Finished);
+                    }
                     if change.status == Some(ThreadStatus::AwaitingApproval) {
                         change.status = Some(ThreadStatus::InProgress);
                     }
                 }
                 RecordBody::MessageAdded { message } => change.title = change.title.take().or_else(|| title_of(message)),
-                RecordBody::InputQueued { messages, .. } => {
+                RecordBody::InputQueued { messages, only, .. } => {
                     change.title = change.title.take().or_else(|| messages.iter().find_map(|message| title_of(message)));
+                    change.input_waits |= record.run.is_none() && only.is_none();
                 }
-                RecordBody::RunStarted { .. } => change.status = Some(ThreadStatus::InProgress),
-                RecordBody::RunDone { finish, .. } => {
-                    change.status = Some(if *finish == FinishReason::AwaitingApproval {
-                        ThreadStatus::AwaitingApproval
-                    } else {
-                        ThreadStatus::Finished
+                RecordBody::RunStarted { .. } => {
+                    (change.input_waits, only_input) = (false, false);
+                    change.status = Some(ThreadStatus::InProgress);
+                }
+                RecordBody::RunDone { finish, input_waits, .. } => {
+                    only_input = *input_waits && *finish != FinishReason::AwaitingApproval;
+                    change.status = Some(match finish {
+                        FinishReason::AwaitingApproval => ThreadStatus::AwaitingApproval,
+                        _ if *input_waits => ThreadStatus::InProgress,
+                        _ => ThreadStatus::Finished,
                     });
                 }
                 RecordBody::CallGated {
@@ -256,6 +269,9 @@ impl IndexChange {
             info.status = ThreadStatus::InProgress;
         }
         info.status = self.status.unwrap_or(info.status);
+        if self.input_waits && info.status == ThreadStatus::Finished {
+            info.status = ThreadStatus::InProgress;
+        }
         info.forked_from = self.forked_from.clone().or(info.forked_from);
         if info.title.is_empty() {
             info.title = self.title.clone().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use toolwright_core::{InputId, InputMode, Message, RecordBody, RunId, Seq, ThreadId};
+use toolwright_core::{InputId, InputMode, Message, Record, RecordBody, RunId, Seq, ThreadId};
 
 use crate::error::AgentError;
 use crate::store::{InboxItem, Store};
@@ -90,10 +90,10 @@ impl Ticket {
     }
 
     /// Where it joined, if it has by now.
-    pub(crate) async fn joined(&self) -> Result<Option<Seq>, AgentError> {
+    pub(crate) async fn joined(&self) -> Result<Option<(Seq, Option<RunId>)>, AgentError> {
         let Some(sent) = &self.sent else { return Ok(None) };
         match sent.look(&mut false).await? {
-            Fate::Joined { at, joined: Joined::Run { .. } } => Ok(Some(at)),
+            Fate::Joined { at, joined: Joined::Run { run, .. } } => Ok(Some((at, run))),
             _ => Ok(None),
         }
     }
@@ -130,19 +130,28 @@ impl Sent {
     }
 }
 
-/// Posts input to a thread.
+/// Posts input to a thread, or to a run of it that has the records after a position.
 pub(crate) async fn post_input(
     store: &Arc<dyn Store>,
     thread: &ThreadId,
     mode: InputMode,
     messages: Vec<Message>,
-    only: Option<RunId>,
+    only: Option<(RunId, Seq)>,
 ) -> Result<Ticket, AgentError> {
+    let (only, since) = only.unzip();
     let item = input_item(mode, messages, only.clone())?;
     let InboxItem::Input { id, .. } = &item else { return Ok(Ticket::returned()) };
     let id = id.clone();
     // Read before it is posted, so that nothing of it can stand before.
-    let head = store.info(thread).await?.map_or(Seq(0), |info| info.head);
+    let mut head = store.info(thread).await?.map_or(Seq(0), |info| info.head);
+    if let Some(since) = since {
+        // The run it is for may be over by now: then its end is looked for from its beginning.
+        let last = store.read_at(thread, &[head]).await?;
+        let goes_on = |last: &Arc<Record>| last.run == only && !matches!(last.body, RecordBody::RunDone { .. });
+        if !last.first().is_some_and(goes_on) {
+            head = since;
+        }
+    }
     store.post(thread, &format!("input:{id}"), item).await?;
     Ok(Ticket { sent: Some(Sent { store: Arc::clone(store), thread: thread.clone(), id, only, seen: Arc::new(AtomicU64::new(head.0)) }) })
 }

@@ -29,7 +29,8 @@ use crate::thread::ThreadHandle;
 /// What is known of a run from outside while it goes on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    pub(crate) run: Option<RunId>,
+    /// The run, and the position before its first record.
+    pub(crate) run: Option<(RunId, Seq)>,
     pub(crate) over: bool,
 }
 
@@ -58,7 +59,14 @@ impl Prepared {
         let policy = if matches!(self.start, Start::Input(_)) { self.handle.policy } else { TurnPolicy::Refuse };
         // Calls that wait take their turns in the order they came.
         let _turn = match policy {
-            TurnPolicy::Wait => Some(inner.turns.of(&self.thread).lock_owned().await),
+            TurnPolicy::Wait => {
+                let turn = inner.turns.of(&self.thread).lock_owned();
+                tokio::select! {
+                    biased;
+                    turn = turn => Some(turn),
+                    () = self.stopper.token.cancelled() => return Err(StoreError::Busy { thread: self.thread }.into()),
+                }
+            }
             _ => None,
         };
         let claim = match inner.store.claim(&self.thread).await {
@@ -73,7 +81,7 @@ impl Prepared {
         let claim: Arc<dyn Claim> = Arc::from(claim);
         let Self { handle, thread, start, stopper, known } = self;
         let owner = Owner { handle: &handle, id: &thread, stopper: &stopper, known: &known };
-        if policy != TurnPolicy::Refuse && load(&*inner.store, &thread).await?.thread.run().is_some() {
+        if policy != TurnPolicy::Refuse && owner.was_interrupted().await? {
             // What was interrupted comes first; its events are not streamed (sdk-runtime DSE-4).
             owner.run(&claim, Start::GoOn, None).await?;
         }
@@ -88,18 +96,31 @@ impl Prepared {
         let ticket = post_input(&inner.store, &thread, mode, messages, None).await?;
         let mut begun = Some(begun);
         loop {
-            if let Some(joined) = ticket.joined().await? {
-                if let Some(done) = run_done(&*inner.store, &thread, joined).await? {
-                    let before = load_through(&*inner.store, &thread, Seq(joined.0.saturating_sub(1))).await?.transcript().len();
-                    let fold = load_through(&*inner.store, &thread, done.seq).await?;
-                    if let (Some(begun), Some(run)) = (begun.take(), &done.run) {
-                        // Who joins is told of the end of the run (sdk-runtime SES-5).
-                        let _ = begun.send(Subscription::of_run(&inner, &thread, closed_hub(), run.clone(), Seq(done.seq.0 - 1)));
-                    }
-                    return Reply::of(&fold, &thread, before);
+            let standing = Standing::of(&*inner.store, &thread, &ticket).await?;
+            if let Standing::Done { joined, done } = &standing {
+                let before = load_through(&*inner.store, &thread, Seq(joined.0.saturating_sub(1))).await?.transcript().len();
+                let fold = load_through(&*inner.store, &thread, done.seq).await?;
+                if let (Some(begun), Some(run)) = (begun.take(), &done.run) {
+                    // Who joins is told of the end of the run (sdk-runtime SES-5).
+                    let after = Seq(done.seq.0.saturating_sub(1));
+                    let _ = begun.send(Subscription::of_run(&inner, &thread, closed_hub(), run.clone(), after));
                 }
-            } else if let Ok(claim) = inner.store.claim(&thread).await {
-                // Nobody moves the thread: the input waits in its inbox, and this is the turn that takes it.
+                return Reply::of(&fold, &thread, before);
+            }
+            if let Standing::Joined { run: Some(run), at } = &standing {
+                // More may be sent to the run that was joined.
+                known.send_if_modified(|known| {
+                    let new = known.run.is_none();
+                    known.run.get_or_insert_with(|| (run.clone(), *at));
+                    new
+                });
+            }
+            if let Ok(claim) = inner.store.claim(&thread).await {
+                // Nobody moves the thread. That may be so because the run has just ended: only who has claimed it can tell.
+                if matches!(Standing::of(&*inner.store, &thread, &ticket).await?, Standing::Done { .. }) {
+                    continue;
+                }
+                // The input waits in the inbox, or its run was left where it was: this is the turn that takes it on.
                 let claim: Arc<dyn Claim> = Arc::from(claim);
                 let owner = Owner { handle: &handle, id: &thread, stopper: &stopper, known: &known };
                 let reply = owner.run(&claim, Start::GoOn, begun.take()).await?;
@@ -117,8 +138,25 @@ impl Prepared {
     }
 }
 
+/// Where input that joins another's run stands.
+enum Standing {
+    Open,
+    Joined { run: Option<RunId>, at: Seq },
+    Done { joined: Seq, done: Arc<Record> },
+}
+
+impl Standing {
+    async fn of(store: &dyn Store, thread: &ThreadId, ticket: &Ticket) -> Result<Self, AgentError> {
+        let Some((joined, run)) = ticket.joined().await? else { return Ok(Self::Open) };
+        Ok(match run_done(store, thread, joined).await? {
+            Some(done) => Self::Done { joined, done },
+            None => Self::Joined { run, at: joined },
+        })
+    }
+}
+
 fn closed_hub() -> Arc<Hub> {
-    let hub = Arc::new(Hub::new(Seq(0)));
+    let hub = Arc::new(Hub::new(Seq(0), RunId::new("")));
     hub.close();
     hub
 }
@@ -167,6 +205,15 @@ struct Owner<'a> {
 }
 
 impl Owner<'_> {
+    /// Whether a run of the thread was left where it was, or it is a fork in the middle of a turn.
+    async fn was_interrupted(&self) -> Result<bool, AgentError> {
+        let inner = &self.handle.inner;
+        let thread = load(&*inner.store, self.id).await?.thread;
+        let posted = inner.store.inbox(self.id, 0).await?;
+        Ok(thread.run().is_some()
+            || thread.open_calls().next().is_some() && (thread.can_go_on() || posted.iter().any(|(_, item)| decides(&thread, item))))
+    }
+
     async fn run(&self, claim: &Arc<dyn Claim>, start: Start, begun: Option<oneshot::Sender<Subscription>>) -> Result<Reply, AgentError> {
         let (handle, id) = (self.handle, self.id);
         let inner = &handle.inner;
@@ -207,7 +254,11 @@ impl Owner<'_> {
             Some(more) => format!("{base}\n\n{more}").into(),
             None => base,
         };
-        let next = next_run(inner, handle.limits, principal.as_ref(), handle.metadata.clone(), added);
+        let mut next = next_run(inner, handle.limits, principal.as_ref(), handle.metadata.clone(), added);
+        if continues {
+            // What began stays on record, however often its calls pause.
+            (next.fingerprint, next.instructions) = (None, None);
+        }
         let (run, after) = match thread.run() {
             Some(run) => (run.id.clone(), Seq(run.since.0.saturating_sub(1))),
             None => (next.id.clone(), thread.head()),
@@ -234,8 +285,8 @@ impl Owner<'_> {
             }
             Start::GoOn | Start::Stop(_) => {}
         }
-        self.known.send_modify(|known| known.run = Some(run.clone()));
-        let hub = Arc::new(Hub::new(from.durable));
+        self.known.send_modify(|known| known.run = Some((run.clone(), after)));
+        let hub = Arc::new(Hub::new(from.durable, run.clone()));
         inner.hubs.register(id, &hub);
         if let Some(begun) = begun {
             // Nobody may be listening.
@@ -265,25 +316,36 @@ impl Owner<'_> {
 
 /// Whether the thread may take this start: nothing slips past a pending decision or an interrupted run.
 fn may_start(thread: &Thread, id: &ThreadId, start: &Start, posted: &[(u64, InboxItem)]) -> Result<(), AgentError> {
+    let waits = thread.open_calls().next().is_some();
     let wakes = |item: &InboxItem| match item {
         InboxItem::Decision { .. } => true,
-        InboxItem::Input { only, .. } => only.is_none() && thread.open_calls().next().is_none(),
-        InboxItem::Cancel { .. } => false,
+        // Where calls wait, it is put down for the run that a decision starts.
+        InboxItem::Input { only, .. } => only.is_none(),
+        InboxItem::Cancel { run, .. } => waits && (run.is_none() || run.as_ref() == thread.run_to_cancel()),
     };
     let goes_on = thread.can_go_on() || posted.iter().any(|(_, item)| wakes(item));
     match (start, thread.run()) {
         (Start::GoOn | Start::Stop(_), Some(_)) => Ok(()),
-        (Start::Stop(_), None) if thread.open_calls().next().is_some() => Ok(()),
+        (Start::Stop(_), None) if waits => Ok(()),
         (Start::GoOn, None) if goes_on => Ok(()),
         (_, Some(_)) => Err(AgentError::Interrupted { thread: id.clone() }),
+        // Decisions that were made are not asked for again: the run goes on first.
+        (Start::Input(_) | Start::Call(_), None) if posted.iter().any(|(_, item)| decides(thread, item)) => {
+            Err(AgentError::Interrupted { thread: id.clone() })
+        }
         (_, None) => match (still_waits(thread, id), start) {
             (Some(waits), _) => Err(waits),
             (None, Start::GoOn | Start::Stop(_)) => Err(AgentError::NothingToResume { thread: id.clone() }),
             // A fork that stands in the middle of a turn is finished first.
-            (None, _) if thread.open_calls().next().is_some() => Err(AgentError::Interrupted { thread: id.clone() }),
+            (None, _) if waits => Err(AgentError::Interrupted { thread: id.clone() }),
             (None, _) => Ok(()),
         },
     }
+}
+
+/// Whether what was posted decides a call that waits.
+fn decides(thread: &Thread, item: &InboxItem) -> bool {
+    matches!(item, InboxItem::Decision { approval, .. } if thread.waiting_for(approval).is_some())
 }
 
 /// The decisions that keep the thread from moving, as an error that names them.
@@ -468,6 +530,10 @@ impl RunControl {
 
     /// The run's id, once it has begun; `None` if it never does.
     pub async fn run_id(&self) -> Option<RunId> {
+        Some(self.run().await?.0)
+    }
+
+    async fn run(&self) -> Option<(RunId, Seq)> {
         let mut known = self.known.clone();
         let known = known.wait_for(|known| known.run.is_some() || known.over).await.ok()?;
         known.run.clone()
@@ -475,7 +541,7 @@ impl RunControl {
 
     async fn send_more(&self, mode: InputMode, input: Input) -> Result<Ticket, AgentError> {
         let messages: Vec<Message> = checked_input(input)?;
-        let run = self.run_id().await;
+        let run = self.run().await;
         if self.known.borrow().over {
             // Not taken, and not a promise either (sdk-runtime QUE-4).
             return Ok(Ticket::returned());

@@ -177,8 +177,9 @@ impl Shell {
         };
         let mut stopping = self.stopper.token.is_cancelled();
         loop {
-            if rests {
-                // What came while the last records were written is not left behind.
+            if rests && self.driver.can_start() {
+                // What came meanwhile may start the run. After its end, what comes is left in the inbox, where the next owner, or a
+                // worker that looks for one, finds it.
                 let taken = self.take_inbox(&mut inbox_seen).await?;
                 rests = !taken.came || taken.rests;
             }

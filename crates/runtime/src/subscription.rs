@@ -25,11 +25,15 @@ pub(crate) struct Subscription {
     position: Seq,
     /// The position at which the live part was joined: what had its record by then is not shown.
     joined_at: Seq,
+    /// The live part was joined in the middle: of each call, the last snapshot is enough.
+    joins: bool,
     cursor: Cursor,
-    /// The last step whose reply was read from the journal.
-    replied_through: u32,
+    /// The last step whose reply, or end, was read from the journal.
+    closed_through: u32,
     /// What of the open step's reply was delivered live.
     delivered: Delivered,
+    /// The last record that whoever streamed it can have written. What comes after is by somebody else.
+    delivered_until: Option<Seq>,
     /// The run whose events come now.
     run: RunId,
     seq: u64,
@@ -88,9 +92,11 @@ impl Subscription {
             follows,
             position: after,
             joined_at: Seq(0),
+            joins: false,
             cursor: Cursor::default(),
-            replied_through: 0,
+            closed_through: 0,
             delivered: Delivered::default(),
+            delivered_until: None,
             run: RunId::new(""),
             seq: 0,
             queue: VecDeque::new(),
@@ -134,7 +140,11 @@ impl Subscription {
         }
         let records = self.store.read(&self.thread, self.position, PAGE).await?;
         let full = records.len() == PAGE;
-        let unseen = self.live.as_ref().map(|live| live.hub.unseen(&self.cursor)).unwrap_or_default();
+        let mut unseen = self.live.as_ref().map(|live| live.hub.unseen(&self.cursor)).unwrap_or_default();
+        if self.joins {
+            unseen.keep_last_snapshots();
+            self.joins = full;
+        }
         let closed = unseen.closed;
         self.merge(&records, unseen, full);
         if !self.queue.is_empty() || full || self.ended || !records.is_empty() {
@@ -146,10 +156,21 @@ impl Subscription {
             (Follows::Run, Some(live)) => Ok(live.changes.changed().await.is_ok()),
             (Follows::Thread { .. }, Some(_)) if closed => {
                 // Who moves it next has a hub of its own.
-                self.live = None;
+                self.leave();
                 Ok(true)
             }
-            (Follows::Thread { changes, .. }, live) => {
+            (Follows::Thread { hubs, changes }, live) => {
+                // Others' threads begin to move all the time; this one's hub is what counts.
+                let thread = &self.thread;
+                let joined = live.as_ref().map(|live| Arc::clone(&live.hub));
+                let new_hub = async {
+                    loop {
+                        let is_joined = |hub: &Arc<Hub>| joined.as_ref().is_some_and(|joined| Arc::ptr_eq(joined, hub));
+                        if changes.changed().await.is_err() || hubs.of(thread).is_some_and(|hub| !is_joined(&hub)) {
+                            return;
+                        }
+                    }
+                };
                 let moved = async {
                     match live {
                         Some(live) => drop(live.changes.changed().await),
@@ -157,9 +178,9 @@ impl Subscription {
                     }
                 };
                 tokio::select! {
-                    () = self.store.appended(&self.thread, self.position) => {}
+                    () = self.store.appended(thread, self.position) => {}
                     () = moved => {}
-                    _ = changes.changed() => {}
+                    () = new_hub => {}
                 }
                 Ok(true)
             }
@@ -172,10 +193,18 @@ impl Subscription {
         changes.borrow_and_update();
         let Some(hub) = hubs.of(&self.thread) else { return };
         if self.live.as_ref().is_none_or(|live| !Arc::ptr_eq(&live.hub, &hub)) {
+            self.leave();
             self.live = Some(Live::of(hub));
             self.cursor = Cursor::default();
             self.joined_at = self.position;
+            self.joins = true;
         }
+    }
+
+    /// Leaves the live part of whoever moved the thread here before.
+    fn leave(&mut self) {
+        let Some(left) = self.live.take() else { return };
+        self.delivered_until = self.delivered_until.or(Some(left.hub.head()));
     }
 
     fn merge(&mut self, records: &[Arc<Record>], unseen: Unseen, more: bool) {
@@ -193,7 +222,7 @@ impl Subscription {
             return;
         }
         // What is live belongs after every record read, unless a record it follows was not read yet.
-        let open = unseen.step > self.replied_through && unseen.replied_at.is_none_or(|at| at > self.position);
+        let open = unseen.step > self.closed_through && unseen.replied_at.is_none_or(|at| at > self.position);
         if unseen.step_after <= self.position && open {
             for (index, stretch, text, end) in unseen.stretches {
                 self.say(unseen.step, index, &stretch, text, end);
@@ -206,16 +235,29 @@ impl Subscription {
 
     fn replay(&mut self, record: &Record) {
         self.position = record.seq;
+        if self.delivered_until.is_some_and(|until| record.seq > until) {
+            // What was streamed and has no record by now never gets one.
+            self.end_reasoning(record.at);
+            (self.delivered, self.delivered_until) = (Delivered::default(), None);
+        }
         match (&self.follows, &record.run) {
             (Follows::Run, run) if run.as_ref() != Some(&self.run) => return,
             (Follows::Thread { .. }, Some(run)) => self.run = run.clone(),
             _ => {}
         }
+        if let RecordBody::StepDone { step, .. } | RecordBody::ModelFailed { step, .. } = &record.body {
+            // Where no reply was read, it was given up, or failed: what it had streamed is over.
+            self.end_reasoning(record.at);
+            self.closed_through = *step;
+        }
         let live = match &record.body {
-            RecordBody::ModelReplied { step, .. } => {
+            RecordBody::ModelReplied { step, message, .. } => {
+                if message.reasoning_of().is_none() {
+                    self.end_reasoning(record.at);
+                }
                 let live = self.delivered.step == *step
                     && (self.delivered.text > 0 || self.delivered.reasoning > 0 || self.delivered.reasoning_open);
-                self.replied_through = *step;
+                self.closed_through = *step;
                 live
             }
             _ => false,
@@ -260,15 +302,29 @@ impl Subscription {
         }
     }
 
+    /// What comes next is live: it belongs to the run that goes on here.
+    fn is_live(&mut self) {
+        if let (Follows::Thread { .. }, Some(live)) = (&self.follows, &self.live) {
+            self.run = live.hub.run.clone();
+        }
+    }
+
+    /// Reasoning that was begun ends.
+    fn end_reasoning(&mut self, at: Timestamp) {
+        if std::mem::take(&mut self.delivered.reasoning_open) {
+            let text = std::mem::take(&mut self.delivered.reasoning_text);
+            self.push(EventKind::ReasoningDone { text, tokens: None }, at, None);
+        }
+    }
+
     fn say(&mut self, step: u32, index: usize, stretch: &Stretch, text: String, end: usize) {
         let at = self.clock.now();
+        self.is_live();
         if self.delivered.step != step {
             self.delivered = Delivered { step, ..Delivered::default() };
         }
-        if *stretch != Stretch::Reasoning && self.delivered.reasoning_open {
-            self.delivered.reasoning_open = false;
-            let text = std::mem::take(&mut self.delivered.reasoning_text);
-            self.push(EventKind::ReasoningDone { text, tokens: None }, at, None);
+        if *stretch != Stretch::Reasoning {
+            self.end_reasoning(at);
         }
         self.cursor.step = step;
         self.cursor.stretch = index;
@@ -299,6 +355,7 @@ impl Subscription {
             return;
         }
         let at = self.clock.now();
+        self.is_live();
         let kind = EventKind::ToolPartial {
             tool_call_id: snapshot.call,
             tool_name: snapshot.tool,

@@ -150,7 +150,7 @@ impl ThreadHandle {
     pub async fn cancel(&self, message: impl Into<String>) -> Result<(), AgentError> {
         let id = self.id()?;
         let reason = AbortReason::abort(message);
-        let run = load(&*self.inner.store, id).await?.thread.run().map(|run| run.id.clone());
+        let run = load(&*self.inner.store, id).await?.thread.run_to_cancel().cloned();
         let key = format!("cancel:{}", crate::random::call_id());
         self.inner.store.post(id, &key, InboxItem::Cancel { reason: reason.clone(), run }).await?;
         let thread = load(&*self.inner.store, id).await?.thread;
@@ -232,10 +232,10 @@ impl ThreadHandle {
     pub async fn delete(&self) -> Result<(), AgentError> {
         let id = self.id()?;
         let claim = self.inner.store.claim(id).await?;
-        if self.inner.store.info(id).await?.is_none() {
-            return Err(AgentError::UnknownThread { thread: id.clone() });
-        }
-        Ok(self.inner.store.delete(&*claim).await?)
+        // One that has no journal yet may have values, or input that waits.
+        let known = self.inner.store.info(id).await?.is_some() || !self.inner.store.inbox(id, 0).await?.is_empty();
+        self.inner.store.delete(&*claim).await?;
+        if known { Ok(()) } else { Err(AgentError::UnknownThread { thread: id.clone() }) }
     }
 
     /// An error that says why the thread does not rest, if it does not.

@@ -137,6 +137,7 @@ impl Worker {
                 }
             }
             if last {
+                moving.forget_old();
                 return Ok(started);
             }
         }
@@ -147,9 +148,10 @@ impl Worker {
         let Ok((thread, reply)) = ended else { return };
         match &reply {
             Ok(_) | Err(AgentError::Run { .. }) => moving.went_well(&thread),
-            // Somebody else moves it, or what was posted changed nothing.
+            // Somebody else moves it.
             Err(AgentError::Store(StoreError::Busy { .. })) => moving.is_busy(&thread),
-            Err(AgentError::NothingToResume { .. } | AgentError::AwaitingApproval { .. }) => moving.went_well(&thread),
+            // What was posted changed nothing; a thread that is listed all the same is looked at ever less often.
+            Err(AgentError::NothingToResume { .. } | AgentError::AwaitingApproval { .. }) => drop(moving.failed(&thread)),
             Err(error) => {
                 let pause = moving.failed(&thread);
                 tracing::warn!(%thread, %error, ?pause, "a thread could not be moved; it is tried again later");
@@ -191,6 +193,15 @@ impl Moving {
             Some(Standing::Pauses { until, .. }) => *until = Instant::now() + LONGEST_PAUSE,
             _ => drop(self.by_thread.insert(thread.clone(), Standing::Moves)),
         }
+    }
+
+    /// Those that could have been tried again long since, and were not, are no longer listed.
+    fn forget_old(&mut self) {
+        let now = Instant::now();
+        self.by_thread.retain(|_, standing| match standing {
+            Standing::Moves => true,
+            Standing::Pauses { until, pause } => *until + *pause + FIRST_PAUSE > now,
+        });
     }
 
     fn went_well(&mut self, thread: &ThreadId) {

@@ -139,7 +139,7 @@ impl Script {
     }
 
     pub(super) fn run_ends(&mut self, finish: FinishReason) -> Result<&mut Self, Failure> {
-        self.add(RecordBody::RunDone { finish, text: "".into(), usage: None, model_calls: 1, ending: None })
+        self.add(RecordBody::RunDone { finish, text: "".into(), usage: None, model_calls: 1, ending: None, input_waits: false })
     }
 
     /// The decision's id of a call's first wait.

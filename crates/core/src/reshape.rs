@@ -60,8 +60,7 @@ impl Thread {
     pub(crate) fn become_fork(&mut self) {
         self.queued.clear();
         for call in self.calls.values_mut() {
-            // What has not begun comes before the gate again, as it is now: also what was let pass, or refused, in the record before.
-            if !matches!(call.state, CallState::Executing { .. } | CallState::Done) {
+            if matches!(call.state, CallState::Asking(_) | CallState::Decided(..)) {
                 call.state = CallState::Opened;
                 call.decision = None;
             }
@@ -77,6 +76,11 @@ impl Thread {
         }
         if let Some(last) = &mut self.last_run {
             last.principal = None;
+        }
+        for call in self.calls.values_mut().filter(|call| matches!(call.state, CallState::Cleared)) {
+            // What was let pass and has not begun comes before the gate again, as that is now.
+            call.state = CallState::Opened;
+            call.decision = None;
         }
         self.ended_direct = false;
         self.forked_open = true;

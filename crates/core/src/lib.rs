@@ -5,6 +5,7 @@
 pub mod args;
 pub mod codes;
 pub mod json;
+pub mod query;
 pub mod rank;
 pub mod schema;
 
@@ -18,6 +19,7 @@ mod message;
 mod name;
 mod next;
 mod output;
+mod path;
 mod project;
 mod record;
 mod reshape;
@@ -42,6 +44,7 @@ pub use message::{ArgsState, Author, CallItem, Input, Item, Message, Part, Resul
 pub use name::{InvalidToolName, ToolName};
 pub use next::{Action, Key};
 pub use output::ToolOutput;
+pub use path::{FilePath, InvalidPath, sanitized_name};
 pub use project::project;
 pub use record::{
     ApprovalAsk, CallOpening, CallOrigin, Compaction, Decision, DecisionVerdict, Ending, Folded, InputMode, Outcome, RECORD_VERSION,

@@ -20,6 +20,8 @@ Examples:
   toolwright run \"What day of the week was 31 December 1999?\"
   toolwright tools call day_name '{\"date\": \"1999-12-31\"}'
   toolwright tools lint --tools my-tools.json
+  toolwright run --thread trip \"What day is it?\"
+  toolwright threads list
   toolwright doctor"
 )]
 pub(crate) struct Cli {
@@ -55,19 +57,30 @@ if there is none, the local model runs in this process and a line on standard er
 
 The reply goes to standard output; tool calls, notes and errors go to standard error.
 
+Without --store and --thread nothing is kept. With --thread the conversation is kept under this name, and goes on with each run. \
+With a store alone, each run is kept as a thread of its own.
+
 Examples:
   toolwright run \"What day of the week was 31 December 1999?\"
   toolwright run --model openai/gpt-4o-mini --json \"What day is it?\"
-  echo \"What day is it?\" | toolwright run"
+  echo \"What day is it?\" | toolwright run
+  toolwright run --thread trip \"And the day after?\"
+  toolwright run --thread trip --store ./threads.db \"And the day after?\""
     )]
     Run(RunOptions),
     /// Talk with an agent, line by line, until /quit or the end of the input
     #[command(after_long_help = "Lines that begin with / are for the command: /tools lists the tools, /help the commands, /quit ends.
 
+With --thread the conversation is kept, and goes on where it was left.
+
 Examples:
   toolwright chat
-  toolwright chat --model groq/llama-3.3-70b-versatile")]
-    Chat(ChatOptions),
+  toolwright chat --model groq/llama-3.3-70b-versatile
+  toolwright chat --thread trip")]
+    Chat(TalkOptions),
+    /// Look at threads that are kept, go on with them, fork, compare, export and delete them
+    #[command(subcommand)]
+    Threads(ThreadsCommand),
     /// Look at tools, call them, and check their definitions
     #[command(subcommand)]
     Tools(ToolsCommand),
@@ -110,13 +123,26 @@ pub(crate) struct RunOptions {
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
+    pub(crate) talk: TalkOptions,
+}
+
+/// What `run` and `chat` have in common: who answers, and where the conversation is kept.
+#[derive(Debug, Args)]
+pub(crate) struct TalkOptions {
+    #[command(flatten)]
     pub(crate) agent: AgentOptions,
+    /// The thread: 1 to 128 letters, digits, `_` and `-`; it is made if it is not there
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ChatOptions {
-    #[command(flatten)]
-    pub(crate) agent: AgentOptions,
+pub(crate) struct StoreOptions {
+    /// Where threads are kept: a file, `postgres://user:password@host/database`, or `memory:` [default: TOOLWRIGHT_STORE, then a file in your data folder]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -187,6 +213,216 @@ pub(crate) struct LintOptions {
     pub(crate) tools: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ThreadsCommand {
+    /// List threads, the last changed first
+    #[command(after_long_help = "A page at a time; where there are more, a line says how to see them.
+
+Examples:
+  toolwright threads list
+  toolwright threads list --status awaiting-approval
+  toolwright threads list --search trip --limit 5 --json")]
+    List(ListOptions),
+    /// Show one thread: where it stands, what was said, which calls ran, what waits for a decision
+    #[command(after_long_help = "Examples:
+  toolwright threads show trip
+  toolwright threads show trip --json")]
+    Show(OneOptions),
+    /// Replay a thread's events as `run` shows them, and follow what comes
+    #[command(
+        after_long_help = "With --follow it goes on until Ctrl-C, whoever moves the thread: runs of other processes are seen step by step. Each event \
+that is kept has a `position`; --from goes on after it.
+
+Examples:
+  toolwright threads events trip
+  toolwright threads events trip --follow
+  toolwright threads events trip --from 12 --json"
+    )]
+    Events(EventsOptions),
+    /// Go on with a thread that was interrupted, or that waits for a decision
+    #[command(
+        after_long_help = "A run whose process died goes on where it was: what the model had said is not asked for again, no result is made twice. \
+Of a call that was running nobody knows whether it had done its work: it runs again if its tool allows that, else it asks or fails.
+
+Decisions are asked for on a terminal; without one, the command ends with 3 and names them.
+
+Examples:
+  toolwright threads resume trip
+  toolwright threads resume trip --model openai/gpt-4o-mini --yes"
+    )]
+    Resume(ResumeOptions),
+    /// Begin a new thread with the past of another one
+    #[command(
+        after_long_help = "The new thread's name goes to standard output. The thread it comes from stays as it is; no call runs again.
+
+Examples:
+  toolwright threads fork trip
+  toolwright threads fork trip --step 1 --input \"And if it rains?\"
+  toolwright threads fork trip --at 12 --id trip-b"
+    )]
+    Fork(ForkOptions),
+    /// Compare what two threads did, step by step
+    #[command(after_long_help = "Example:\n  toolwright threads compare trip trip-b")]
+    Compare(CompareOptions),
+    /// Write a thread's journal as JSON, one record a line, exactly as it is kept
+    #[command(
+        after_long_help = "The first line is the record `thread.opened`, which has the thread's name and the version of the records; nothing is added \
+to what the journal has. Values and files of the thread are not part of it.
+
+Examples:
+  toolwright threads export trip --output trip.jsonl
+  toolwright threads export trip | head -n 1"
+    )]
+    Export(ExportOptions),
+    /// Delete a thread with everything it has, or those that have been finished for long
+    #[command(
+        after_long_help = "Asks on a terminal; without one --yes is needed. With --finished-before, threads that wait for a decision, that are being \
+moved or that were interrupted stay.
+
+Examples:
+  toolwright threads delete trip
+  toolwright threads delete --finished-before 2026-01-31 --yes"
+    )]
+    Delete(DeleteOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListOptions {
+    /// Only those that stand there
+    #[arg(long, value_name = "STATUS", value_enum)]
+    pub(crate) status: Option<Status>,
+    /// Only those begun with this agent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Only those with this text in the name or the title
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+    /// How many on a page
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    /// The page after the one that gave this cursor
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<String>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+/// Where a thread stands.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Status {
+    /// A run has not ended: somebody moves it, or it was interrupted
+    InProgress,
+    /// The last run waits for a decision
+    AwaitingApproval,
+    /// The last run is done
+    Finished,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneOptions {
+    /// The thread
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) json: Json,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsOptions {
+    /// The thread
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Begin after this position of the journal
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    pub(crate) from: u64,
+    /// Go on with what comes, until Ctrl-C
+    #[arg(long)]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) json: Json,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeOptions {
+    /// The thread
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) agent: AgentOptions,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkOptions {
+    /// The thread to begin from
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Keep what the journal has up to this position [default: all of it]
+    #[arg(long, value_name = "SEQ", conflicts_with = "step")]
+    pub(crate) at: Option<u64>,
+    /// Keep everything up to the end of this step; 0 keeps nothing
+    #[arg(long, value_name = "N")]
+    pub(crate) step: Option<u32>,
+    /// The new thread's name [default: ID-fork-1, or the next that is free]
+    #[arg(long = "id", value_name = "NEW")]
+    pub(crate) new: Option<String>,
+    /// What to say next in the new thread, once it goes on
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) input: Option<String>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareOptions {
+    /// One thread
+    #[arg(value_name = "A")]
+    pub(crate) a: String,
+    /// The other
+    #[arg(value_name = "B")]
+    pub(crate) b: String,
+    #[command(flatten)]
+    pub(crate) json: Json,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportOptions {
+    /// The thread
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The file to write, in place of standard output; it is there once it is whole
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteOptions {
+    /// The thread
+    #[arg(value_name = "ID", required_unless_present = "finished_before", conflicts_with = "finished_before")]
+    pub(crate) id: Option<String>,
+    /// All threads whose last run was done before this date (UTC), or this moment: 2026-01-31, or 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "DATE")]
+    pub(crate) finished_before: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,40 +2,27 @@
 
 use std::io::Write as _;
 
-use crate::args::ChatOptions;
-use crate::choose::{Choice, agent};
+use toolwright::ThreadStatus;
+
+use crate::args::TalkOptions;
 use crate::exit::Exit;
-use crate::follow::{Answers, Session, ended};
-use crate::interrupt::Interrupts;
-use crate::lines::Lines;
+use crate::follow::{Session, ended};
 use crate::problem::Problem;
-use crate::show::{Raw, Show};
-use crate::terminal::{BOLD, DIM, Terminal};
+use crate::talk;
+use crate::terminal::{BOLD, DIM, Terminal, plain};
 use crate::tools;
 
 const HELP: &str = "  /tools  the tools of this agent
   /help   this list
   /quit   end; so does the end of the input";
 
-pub(crate) async fn chat(options: &ChatOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
-    let options = &options.agent;
-    let choice = Choice::of(options.model.as_deref());
-    let mut interrupts = Interrupts::listen();
-    let agent = agent(options, &choice, terminal, &mut interrupts).await?;
+pub(crate) async fn chat(options: &TalkOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
     let person = terminal.can_ask();
+    let mut session = talk::session(options, terminal).await?;
     if person {
-        terminal.note(format_args!("{DIM}{}; /help for commands{DIM:#}", agent.model().name()));
+        session.terminal.note(format_args!("{DIM}{}; /help for commands{DIM:#}", session.agent.model().name()));
     }
-    let raw = if choice.is_local() { Raw::Results } else { Raw::Text };
-    let mut session = Session {
-        thread: agent.new_thread(),
-        agent,
-        show: Show::new(options.json, raw),
-        lines: Lines::default(),
-        interrupts,
-        answers: Answers::new(options.yes, options.json, terminal),
-        terminal,
-    };
+    begin(&mut session).await?;
     loop {
         if person {
             session.terminal.prompt(format_args!("{BOLD}>{BOLD:#} "));
@@ -75,10 +62,35 @@ pub(crate) async fn chat(options: &ChatOptions, terminal: &mut Terminal) -> Resu
     }
 }
 
+/// A thread that was there before goes on where it stands: what it waits for is decided first.
+async fn begin(session: &mut Session<'_>) -> Result<(), Problem> {
+    let info = session.thread.info().await.map_err(|error| session.problem(error))?;
+    let (Some(info), Some(stays)) = (info, &session.stays) else { return Ok(()) };
+    match info.status {
+        ThreadStatus::Finished => {
+            session.terminal.note(format_args!("{DIM}going on with the thread {}: {}{DIM:#}", info.id, plain(&info.title)));
+        }
+        ThreadStatus::InProgress => {
+            let finish = stays.kept.command(&format!("threads resume {}", info.id));
+            let watch = stays.kept.command(&format!("threads events {} --follow", info.id));
+            let sentence = format!("the last run of the thread {} has not ended", info.id);
+            let problem = Problem::new(Exit::Usage, "TOOLWRIGHT_SESSION_TURN_PENDING", sentence);
+            return Err(problem.hint(format!("if it was interrupted, finish it with `{finish}`; if it goes on, watch it with `{watch}`")));
+        }
+        ThreadStatus::AwaitingApproval => {
+            let reply = session.resume().await?;
+            session.terminal.out().flush()?;
+            if let Err(problem) = ended(&reply) {
+                problem.tell(session.terminal);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// One request and its reply. A run that fails is told, and the conversation goes on.
 async fn turn(session: &mut Session<'_>, text: &str) -> Result<(), Problem> {
-    let stream = session.thread.stream(text);
-    match session.follow(stream).await.and_then(|reply| ended(&reply)) {
+    match session.send(text).await.and_then(|reply| ended(&reply)) {
         Ok(_) => {}
         Err(problem) if problem.exit() == Exit::Failed => {
             problem.tell(session.terminal);

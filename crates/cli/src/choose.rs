@@ -1,7 +1,9 @@
 //! Which model the agent of a command has.
 
+use std::sync::Arc;
+
 use toolwright::models::MODEL_VAR;
-use toolwright::{Agent, AgentBuilder, FeatureResolvers, InstalledResolvers as _};
+use toolwright::{Agent, AgentBuilder, FeatureResolvers, InstalledResolvers as _, Store};
 
 use crate::args::AgentOptions;
 use crate::interrupt::Interrupts;
@@ -38,14 +40,18 @@ impl Choice {
     }
 }
 
-/// The agent of `run` and `chat`: the built-in tools, which touch nothing outside this program.
+/// The agent of `run`, `chat` and `threads resume`: the built-in tools, which touch nothing outside this program.
 pub(crate) async fn agent(
     options: &AgentOptions,
     choice: &Choice,
+    store: Option<Arc<dyn Store>>,
     terminal: &mut Terminal,
     interrupts: &mut Interrupts,
 ) -> Result<Agent, Problem> {
     let mut builder = Agent::builder().name("toolwright").tools(toolwright::builtin::builtin());
+    if let Some(store) = store {
+        builder = builder.store(store);
+    }
     if let Some(instructions) = &options.instructions {
         builder = builder.instructions(instructions.as_str());
     }

@@ -1,26 +1,37 @@
 //! Runs of a thread, followed to their end: shown, interrupted, decided.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt as _;
-use toolwright::{Agent, AgentError, Event, FinishReason, Reply, RunStream, ThreadHandle};
+use toolwright::{Agent, AgentError, Event, FinishReason, PendingApproval, Reply, RunStream, Store, ThreadHandle};
 
 use crate::ask::{Asked, decide};
 use crate::exit::Exit;
 use crate::interrupt::Interrupts;
+use crate::kept::Kept;
 use crate::lines::Lines;
 use crate::problem::Problem;
 use crate::show::Show;
-use crate::terminal::{DIM, Terminal};
+use crate::terminal::{DIM, Terminal, plain};
 
 /// A thread, and who watches it.
 pub(crate) struct Session<'t> {
     pub(crate) agent: Agent,
     pub(crate) thread: ThreadHandle,
+    /// Where the thread stays when the command is over; `None` if it does not.
+    pub(crate) stays: Option<Stays>,
     pub(crate) show: Show,
     pub(crate) lines: Lines,
     pub(crate) interrupts: Interrupts,
     pub(crate) terminal: &'t mut Terminal,
     /// Who answers when a call asks.
     pub(crate) answers: Answers,
+}
+
+/// Where a thread stays.
+pub(crate) struct Stays {
+    pub(crate) kept: Kept,
+    pub(crate) store: Arc<dyn Store>,
 }
 
 /// Who answers when a call asks for a decision.
@@ -46,25 +57,75 @@ impl Answers {
 }
 
 impl Session<'_> {
-    /// Follows a run, and those that its decisions lead to, until nothing is left to decide.
-    pub(crate) async fn follow(&mut self, run: RunStream) -> Result<Reply, Problem> {
-        let mut run = run;
-        loop {
-            let reply = self.watch(run).await?;
-            if reply.finish_reason != FinishReason::AwaitingApproval {
-                return Ok(reply);
+    /// Sends, and follows what comes of it. What the thread waits for is decided first, and comes to its end.
+    pub(crate) async fn send(&mut self, text: &str) -> Result<Reply, Problem> {
+        let run = self.thread.stream(text);
+        match self.watch(run).await? {
+            Err(AgentError::AwaitingApproval { .. }) => {
+                let reply = self.resume().await?;
+                if let Err(problem) = ended(&reply) {
+                    self.terminal.note(format_args!("{DIM}what waited did not come to a good end, so the new request was not sent{DIM:#}"));
+                    return Err(problem);
+                }
+                let run = self.thread.stream(text);
+                self.follow(run).await
             }
-            for pending in &reply.pending {
-                let asked = decide(pending, self.answers, &mut self.lines, &mut self.interrupts, self.terminal).await?;
-                let Asked::Decided(decision) = asked else { return Err(waiting(&reply)) };
-                self.agent.approvals().decide(&pending.id, decision).await?;
-            }
-            run = self.thread.resume_stream();
+            ended => self.go_on(ended).await,
         }
     }
 
+    /// Goes on with a thread that was interrupted, or that waits for decisions.
+    pub(crate) async fn resume(&mut self) -> Result<Reply, Problem> {
+        let run = self.thread.resume_stream();
+        self.follow(run).await
+    }
+
+    /// Follows a run, and those that its decisions lead to, until nothing is left to decide.
+    pub(crate) async fn follow(&mut self, run: RunStream) -> Result<Reply, Problem> {
+        let ended = self.watch(run).await?;
+        self.go_on(ended).await
+    }
+
+    async fn go_on(&mut self, mut ended: Result<Reply, AgentError>) -> Result<Reply, Problem> {
+        loop {
+            let pending = match ended {
+                Ok(reply) if reply.finish_reason == FinishReason::AwaitingApproval => reply.pending,
+                Ok(reply) => return Ok(reply),
+                Err(error @ AgentError::AwaitingApproval { .. }) => {
+                    let pending = self.pending().await?;
+                    if pending.is_empty() {
+                        return Err(self.problem(error));
+                    }
+                    pending
+                }
+                Err(error) => return Err(self.problem(error)),
+            };
+            for asks in &pending {
+                let asked = decide(asks, self.answers, &mut self.lines, &mut self.interrupts, self.terminal).await?;
+                let Asked::Decided(decision) = asked else { return Err(self.waiting(&pending)) };
+                match self.agent.approvals().decide(&asks.id, decision).await {
+                    // Somebody else was faster, and that decision counts.
+                    Err(error @ (AgentError::ApprovalConflict { .. } | AgentError::ApprovalNotFound { .. })) => {
+                        self.terminal.note(format_args!("{DIM}{}{DIM:#}", plain(&error.to_string())));
+                    }
+                    decided => decided.map_err(|error| self.problem(error))?,
+                }
+            }
+            let run = self.thread.resume_stream();
+            ended = self.watch(run).await?;
+        }
+    }
+
+    /// What the thread waits for, as its store has it.
+    async fn pending(&self) -> Result<Vec<PendingApproval>, Problem> {
+        let Some(stays) = &self.stays else { return Ok(Vec::new()) };
+        let id = self.thread.id().map_err(Problem::from)?;
+        let page = stays.store.pending(Some(id), None, MOST_ASKED).await;
+        page.map(|page| page.items).map_err(|error| self.problem(error.into()))
+    }
+
     /// One run. The first Ctrl-C stops it, the second one does not wait for that.
-    async fn watch(&mut self, mut run: RunStream) -> Result<Reply, Problem> {
+    async fn watch(&mut self, mut run: RunStream) -> Result<Result<Reply, AgentError>, Problem> {
         let mut interrupted = false;
         let mut ended = false;
         let outcome = loop {
@@ -83,6 +144,7 @@ impl Session<'_> {
                 () = self.interrupts.next() => {
                     self.show.rest(self.terminal)?;
                     if interrupted {
+                        self.tell_how_to_finish();
                         return Err(Problem::Quiet(Exit::Interrupted));
                     }
                     interrupted = true;
@@ -95,9 +157,43 @@ impl Session<'_> {
         if interrupted {
             return Err(Problem::Quiet(Exit::Interrupted));
         }
-        Ok(outcome?)
+        Ok(outcome)
+    }
+
+    /// A run that is left in the middle is not lost where its thread stays.
+    fn tell_how_to_finish(&mut self) {
+        if let (Some(stays), Ok(id)) = (&self.stays, self.thread.id()) {
+            let command = stays.kept.command(&format!("threads resume {id}"));
+            self.terminal.note(format_args!("{DIM}the run has not ended; finish it with `{command}`{DIM:#}"));
+        }
+    }
+
+    /// What the library says, with what to do about it here.
+    pub(crate) fn problem(&self, error: AgentError) -> Problem {
+        match &self.stays {
+            Some(stays) => stays.kept.problem(error),
+            None => error.into(),
+        }
+    }
+
+    /// Nobody is there to decide.
+    fn waiting(&self, pending: &[PendingApproval]) -> Problem {
+        let asks = pending.iter().map(|pending| {
+            let reason = pending.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+            format!("{}: {} {}{reason}", pending.id, pending.tool, pending.arguments)
+        });
+        let noun = if pending.len() == 1 { "a decision" } else { "decisions" };
+        let (who, hint) = match (&self.stays, self.thread.id()) {
+            (Some(stays), Ok(id)) => (format!("the thread {id}"), stays.kept.how_to_decide(id)),
+            _ => ("the run".to_owned(), "run it on a terminal to be asked, or approve every call with --yes".to_owned()),
+        };
+        let sentence = format!("{who} waits for {noun}, and nobody is there to decide");
+        Problem::new(Exit::Waiting, "TOOLWRIGHT_SESSION_AWAITING_APPROVAL", sentence).details(asks).hint(hint)
     }
 }
+
+/// How many decisions of one thread are asked for at once.
+const MOST_ASKED: usize = 1000;
 
 /// What a run has to say next.
 enum News {
@@ -114,18 +210,6 @@ async fn news(run: &mut RunStream, ended: &mut bool) -> News {
         *ended = true;
     }
     News::End(Box::new(run.await))
-}
-
-fn waiting(reply: &Reply) -> Problem {
-    let asks = reply.pending.iter().map(|pending| {
-        let reason = pending.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        format!("{}: {} {}{reason}", pending.id, pending.tool, pending.arguments)
-    });
-    let count = reply.pending.len();
-    let noun = if count == 1 { "a decision" } else { "decisions" };
-    Problem::new(Exit::Waiting, "TOOLWRIGHT_SESSION_AWAITING_APPROVAL", format!("the run waits for {noun}, and nobody is there to decide"))
-        .details(asks)
-        .hint("run it on a terminal to be asked, or approve every call with --yes")
 }
 
 /// What the end of a run means for the command: only a reply that the model finished is a success.
@@ -174,6 +258,7 @@ mod tests {
         let mut session = Session {
             thread: agent.new_thread(),
             agent,
+            stays: None,
             show: Show::Nothing,
             lines: Lines::default(),
             interrupts: Interrupts::listen(),

@@ -12,6 +12,7 @@ mod doctor;
 mod exit;
 mod follow;
 mod interrupt;
+mod kept;
 mod lines;
 pub mod lint;
 mod local;
@@ -19,7 +20,9 @@ mod models;
 mod problem;
 mod run;
 mod show;
+mod talk;
 mod terminal;
+mod threads;
 mod tools;
 mod usage;
 
@@ -28,7 +31,7 @@ use std::ffi::OsString;
 use clap::Parser;
 
 pub use args::reference;
-use args::{Cli, Command, ModelsCommand, ToolsCommand};
+use args::{Cli, Command, ModelsCommand, ThreadsCommand, ToolsCommand};
 pub use exit::Exit;
 use problem::Problem;
 use terminal::Terminal;
@@ -51,6 +54,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Problem> {
     match cli.command {
         Command::Run(options) => on_runtime(run::run(options, terminal)),
         Command::Chat(options) => on_runtime(chat::chat(&options, terminal)),
+        Command::Threads(command) => on_runtime(of_threads(command, terminal)),
         Command::Tools(ToolsCommand::List(options)) => tools::list(options, terminal),
         Command::Tools(ToolsCommand::Show(options)) => tools::show(&options, terminal),
         Command::Tools(ToolsCommand::Call(options)) => on_runtime(tools::call(options, terminal)),
@@ -59,6 +63,19 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Problem> {
         Command::Models(ModelsCommand::Fetch) => on_runtime(models::fetch(terminal)),
         Command::Models(ModelsCommand::Check(options)) => on_runtime(models::check(&options, terminal)),
         Command::Doctor(options) => on_runtime(doctor::doctor(options, terminal)),
+    }
+}
+
+async fn of_threads(command: ThreadsCommand, terminal: &mut Terminal) -> Result<Exit, Problem> {
+    match command {
+        ThreadsCommand::List(options) => threads::list(&options, terminal).await,
+        ThreadsCommand::Show(options) => threads::show(&options, terminal).await,
+        ThreadsCommand::Events(options) => threads::events(&options, terminal).await,
+        ThreadsCommand::Resume(options) => threads::resume(&options, terminal).await,
+        ThreadsCommand::Fork(options) => threads::fork(options, terminal).await,
+        ThreadsCommand::Compare(options) => threads::compare(&options, terminal).await,
+        ThreadsCommand::Export(options) => threads::export(&options, terminal).await,
+        ThreadsCommand::Delete(options) => threads::delete(&options, terminal).await,
     }
 }
 

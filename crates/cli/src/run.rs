@@ -3,13 +3,10 @@
 use std::io::{IsTerminal as _, Read as _};
 
 use crate::args::RunOptions;
-use crate::choose::{Choice, agent};
 use crate::exit::Exit;
-use crate::follow::{Answers, Session, ended};
-use crate::interrupt::Interrupts;
-use crate::lines::Lines;
+use crate::follow::ended;
 use crate::problem::Problem;
-use crate::show::{Raw, Show};
+use crate::talk;
 use crate::terminal::Terminal;
 
 /// The longest text that is read from standard input, in bytes.
@@ -17,22 +14,8 @@ const MOST: u64 = 16 << 20;
 
 pub(crate) async fn run(options: RunOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
     let prompt = prompt(options.prompt)?;
-    let options = &options.agent;
-    let choice = Choice::of(options.model.as_deref());
-    let mut interrupts = Interrupts::listen();
-    let agent = agent(options, &choice, terminal, &mut interrupts).await?;
-    let raw = if choice.is_local() { Raw::Results } else { Raw::Text };
-    let mut session = Session {
-        thread: agent.new_thread(),
-        agent,
-        show: Show::new(options.json, raw),
-        lines: Lines::default(),
-        interrupts,
-        answers: Answers::new(options.yes, options.json, terminal),
-        terminal,
-    };
-    let stream = session.thread.stream(prompt);
-    ended(&session.follow(stream).await?)
+    let mut session = talk::session(&options.talk, terminal).await?;
+    ended(&session.send(&prompt).await?)
 }
 
 fn prompt(given: Option<String>) -> Result<String, Problem> {

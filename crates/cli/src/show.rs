@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 use toolwright::core::TodoStatus;
-use toolwright::{Event, EventKind};
+use toolwright::{Event, EventKind, FinishReason};
 
 use crate::terminal::{BAD, CALL, DIM, GOOD, Terminal, WARN, one_line, plain};
 
@@ -23,7 +23,12 @@ pub(crate) enum Show {
 impl Show {
     /// The form that was asked for. With `raw`, results of tools belong to the reply.
     pub(crate) fn new(json: bool, raw: Raw) -> Self {
-        if json { Self::Events } else { Self::People(People { raw, line_is_open: false, waiting: None }) }
+        if json { Self::Events } else { Self::People(People { raw, role: Role::Runs, line_is_open: false, waiting: None }) }
+    }
+
+    /// The form of what somebody else runs, or ran: what would be asked or told at the end is shown as well.
+    pub(crate) fn replayed(json: bool) -> Self {
+        if json { Self::Events } else { Self::People(People { raw: Raw::Text, role: Role::Watches, line_is_open: false, waiting: None }) }
     }
 
     pub(crate) fn event(&mut self, event: &Event, terminal: &mut Terminal) -> io::Result<()> {
@@ -56,9 +61,19 @@ pub(crate) enum Raw {
     Results,
 }
 
+/// What the command has to do with the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The run is its own: it asks for decisions, and tells how the run ended.
+    Runs,
+    /// The run is somebody else's, or over.
+    Watches,
+}
+
 /// The readable form.
 pub(crate) struct People {
     raw: Raw,
+    role: Role,
     line_is_open: bool,
     waiting: Option<ProgressBar>,
 }
@@ -121,8 +136,37 @@ impl People {
                     terminal.note(format_args!("  {style}{mark}{style:#} {}", plain(&todo.content)));
                 }
             }
-            EventKind::RunDone { .. } => self.begin_line(terminal)?,
-            _ => {}
+            EventKind::RunDone { finish_reason, .. } => {
+                self.begin_line(terminal)?;
+                if self.role == Role::Watches && *finish_reason != FinishReason::Stop {
+                    terminal.note(format_args!("{DIM}the run ended: {finish_reason}{DIM:#}"));
+                }
+            }
+            EventKind::ApprovalRequested { tool_name, args, reason, .. } if self.role == Role::Watches => {
+                self.begin_line(terminal)?;
+                let why = reason.as_ref().map(|reason| format!(" ({})", plain(reason))).unwrap_or_default();
+                let shown = args.to_string();
+                terminal.note(format_args!("{WARN}? {}{WARN:#} {} waits for a decision{why}", plain(tool_name), plain(&shown)));
+            }
+            EventKind::Error { error } if self.role == Role::Watches => {
+                self.begin_line(terminal)?;
+                terminal.note(format_args!("{BAD}✗ {}{BAD:#}", plain(&error.message)));
+            }
+            EventKind::GuardrailTripped { name, reason, .. } if self.role == Role::Watches => {
+                self.begin_line(terminal)?;
+                terminal.note(format_args!("{BAD}✗ guardrail {}: {}{BAD:#}", plain(name), plain(reason)));
+            }
+            EventKind::InputQueued { text, .. } | EventKind::InputSteered { text, .. } => {
+                self.begin_line(terminal)?;
+                let shown = one_line(text, terminal.width().saturating_sub(2));
+                terminal.note(format_args!("{DIM}> {shown}{DIM:#}"));
+            }
+            other => {
+                if let Some(said) = aside(other) {
+                    self.begin_line(terminal)?;
+                    terminal.note(format_args!("{DIM}{}{DIM:#}", plain(&said)));
+                }
+            }
         }
         Ok(())
     }
@@ -138,7 +182,8 @@ impl People {
 
     fn wait(&mut self, terminal: &Terminal, what: &'static str) {
         self.stop_waiting();
-        if !terminal.is_watched() {
+        // Whoever only watches does not know that the other one still works.
+        if !terminal.is_watched() || self.role == Role::Watches {
             return;
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -155,6 +200,28 @@ impl People {
             bar.finish_and_clear();
         }
     }
+}
+
+/// What happened to the thread beside the run, in a sentence.
+fn aside(kind: &EventKind) -> Option<String> {
+    Some(match kind {
+        EventKind::InputReturned { reason, .. } => format!("input was not taken: {reason}"),
+        EventKind::CompactionDone { tokens_before, tokens_after, .. } if tokens_after < tokens_before => {
+            format!("what the model reads was made shorter: about {tokens_after} tokens, from {tokens_before}")
+        }
+        EventKind::ContextCleared { messages_cleared, .. } => format!("the conversation was emptied of {messages_cleared} messages"),
+        EventKind::ThreadForked { from, at } => format!("up to here this is the past of {from}, up to its position {at}"),
+        EventKind::AgentDrift { model, tools_added, tools_removed, tools_changed, instructions } => {
+            let mut what: Vec<String> = Vec::new();
+            what.extend(model.then(|| "another model".to_owned()));
+            what.extend(instructions.then(|| "other instructions".to_owned()));
+            for (tools, how) in [(tools_added, "new"), (tools_removed, "gone"), (tools_changed, "changed")] {
+                what.extend((!tools.is_empty()).then(|| format!("tools {how}: {}", tools.join(", "))));
+            }
+            format!("the agent that goes on differs from the one that began: {}", what.join("; "))
+        }
+        _ => return None,
+    })
 }
 
 /// A text as it is, anything else as JSON.

@@ -120,6 +120,7 @@ pub(crate) async fn call(options: CallOptions, terminal: &mut Terminal) -> Resul
     let mut session = Session {
         thread: agent.new_thread(),
         agent,
+        stays: None,
         show: if options.json { Show::Events } else { Show::Nothing },
         lines: Lines::default(),
         interrupts: Interrupts::listen(),

@@ -22,8 +22,8 @@ pub use toolwright_core::{
 pub use toolwright_runtime::{
     AgentError, Approvals, Canceller, Check, Clock, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers, Joined, MemoryStore,
     Model, ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, OnDrift,
-    Page, PendingApproval, Prices, Registry, RegistryError, Reply, RunControl, RunStream, Stage, StageKind, Store, StoreError,
-    SystemClock, ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus, Threads, Ticket, ToolChoice, TurnPolicy, Worker,
+    Page, PendingApproval, Prices, Registry, RegistryError, Reply, RunControl, RunStream, Stage, StageKind, Store, StoreError, SystemClock,
+    ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus, Threads, Ticket, ToolChoice, TurnPolicy, Worker,
 };
 #[doc(hidden)]
 pub use toolwright_tool::macro_support;

@@ -4,10 +4,12 @@
 
 pub mod args;
 pub mod codes;
+pub mod compact;
 pub mod json;
 pub mod query;
 pub mod rank;
 pub mod schema;
+pub mod tokens;
 
 mod event;
 mod failure;

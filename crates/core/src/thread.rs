@@ -405,6 +405,11 @@ impl Thread {
         self.open_calls().filter_map(|call| call.asking().map(|ask| (call, ask)))
     }
 
+    /// The step whose model has not replied.
+    pub fn unanswered_step(&self) -> Option<u32> {
+        self.step.as_ref().filter(|step| !step.replied).map(|step| step.number)
+    }
+
     /// The number of the open or last step.
     pub fn step(&self) -> u32 {
         self.last_step

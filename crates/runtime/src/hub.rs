@@ -139,7 +139,8 @@ impl Hub {
     /// The model said more.
     pub(crate) fn said(&self, step: u32, stretch: Stretch, text: &str) {
         let mut live = self.lock();
-        if live.step != step || text.is_empty() {
+        // A call that was begun without arguments so far is a call that was begun.
+        if live.step != step || text.is_empty() && !matches!(stretch, Stretch::Input { .. }) {
             return;
         }
         match live.stretches.last_mut() {

@@ -537,10 +537,10 @@ impl Driver {
         // Nothing slips past a decision that is pending: where the run has paused, input waits its turn.
         let mode = if mine { mode } else { InputMode::Queue };
         let silent = self.streamed.take().is_some_and(|streamed| streamed.text.is_empty() && !streamed.calls);
+        let immediate = mode == InputMode::Steer && silent && self.in_flight.contains(&Key::Ask(self.thread.step()));
         // A model that is yet to be asked, as after a crash, has said nothing either.
-        let unanswered = self.thread.unanswered_step();
-        let said_nothing = unanswered.is_some_and(|step| silent || !self.in_flight.contains(&Key::Ask(step)));
-        let immediate = mode == InputMode::Steer && said_nothing;
+        let unasked = self.thread.unanswered_step().is_some_and(|step| !self.in_flight.contains(&Key::Ask(step)));
+        let immediate = immediate || mode == InputMode::Steer && unasked;
         self.record(RecordBody::InputQueued { id, mode, messages, only, immediate }, now)
     }
 

@@ -39,7 +39,6 @@ impl Thread {
             transcript.check_balance().map_err(|error| error.to_string())?;
         }
         (self.transcript, self.origins) = (transcript, origins);
-        self.pruned.extend(compaction.pruned.iter().cloned());
         if !compaction.pruned.is_empty() || compaction.folded.is_some() {
             self.measured = None;
         }
@@ -111,8 +110,6 @@ impl Thread {
         self.origins = (0..messages.len()).map(|index| Origin::Part(seq, index)).collect();
         self.transcript = transcript;
         self.measured = None;
-        // Markers among these messages are their own text.
-        self.pruned.clear();
         Ok(())
     }
 
@@ -129,7 +126,6 @@ impl Thread {
             }
             _ => return Err(format!("the result of {call} was brought along, not made here")),
         }
-        self.pruned.remove(call);
         self.measured = None;
         self.transcript.set(at, Arc::new(message));
         Ok(())

@@ -14,7 +14,7 @@ use crate::finish::FinishReason;
 use crate::ids::{CallId, InputId, RunId, Seq, ThreadId};
 use crate::message::{Author, Item, Message};
 use crate::record::{Ending, Outcome, Record, RecordBody};
-use crate::reshape::{mark_pruned, summary_message};
+use crate::reshape::{is_pruned, mark_pruned, summary_message};
 use crate::thread::{LastRun, Measured, OpenStep, QueuedInput, Repetition, Run, Thread, Turn, result_item};
 use crate::transcript::Transcript;
 use crate::usage::Usage;
@@ -64,7 +64,8 @@ pub struct Saved {
     fingerprint: Option<Arc<Fingerprint>>,
     /// The record that has the instructions.
     instructions: Option<Seq>,
-    pruned: BTreeSet<CallId>,
+    /// Results that are markers: the message's index, and the call.
+    pruned: Vec<(usize, CallId)>,
     queued: Vec<(InputId, Seq)>,
     forked_open: bool,
     compacted_for: u32,
@@ -107,11 +108,12 @@ struct SavedLastRun {
 }
 
 impl Thread {
-    /// The fold as text, to go on from later; `None` in the middle of a turn, and for a thread that does not move.
+    /// The fold as text, to go on from later; `None` in the middle of a turn, between the messages of a history that is brought
+    /// along, and for a thread that does not move.
     ///
     /// It grows with the thread, so whoever saves it does so ever more rarely.
     pub fn save(&self) -> Option<String> {
-        if !self.turn.is_empty() || self.blocked_by.is_some() {
+        if !self.turn.is_empty() || self.blocked_by.is_some() || self.transcript.check_balance().is_err() {
             return None;
         }
         let counted = |map: &HashMap<Arc<str>, u32>| {
@@ -147,7 +149,7 @@ impl Thread {
             }),
             fingerprint: self.fingerprint.clone(),
             instructions: self.instructions.as_ref().map(|(at, _)| *at),
-            pruned: self.pruned.iter().cloned().collect(),
+            pruned: self.markers(),
             queued: self.queued.iter().map(|input| (input.id.clone(), input.since)).collect(),
             forked_open: self.forked_open,
             compacted_for: self.compacted_for,
@@ -161,6 +163,12 @@ impl Thread {
             repetition: (self.repetition.what.hash(), self.repetition.count),
         };
         serde_json::to_string(&saved).ok()
+    }
+
+    /// The results that are markers now. A body that reads like one is among them, which changes nothing: it stays as it is.
+    fn markers(&self) -> Vec<(usize, CallId)> {
+        let results = self.transcript.iter().enumerate().flat_map(|(at, message)| message.results().map(move |result| (at, result)));
+        results.filter(|(_, result)| is_pruned(result)).map(|(at, result)| (at, result.call_id.clone())).collect()
     }
 }
 
@@ -199,14 +207,15 @@ impl Saved {
         let bodies = Bodies { bodies };
         let mut transcript = Transcript::new();
         for origin in &self.origins {
-            let mut message = bodies.message(origin)?;
-            if message.results().any(|result| self.pruned.contains(&result.call_id)) {
-                let mut marked = (*message).clone();
-                mark_pruned(&mut marked, |call| self.pruned.contains(call));
-                message = Arc::new(marked);
-            }
-            transcript.push(message);
+            transcript.push(bodies.message(origin)?);
         }
+        for (at, call) in &self.pruned {
+            let message = transcript.get(*at).ok_or_else(|| SavedError(format!("there is no message {at} to prune")))?;
+            let mut marked = (**message).clone();
+            mark_pruned(&mut marked, |id| id == call);
+            transcript.set(*at, Arc::new(marked));
+        }
+        transcript.check_balance().map_err(|error| SavedError(error.to_string()))?;
         let mut last_results = Vec::with_capacity(self.last_results.len());
         for (at, call) in self.last_results {
             let RecordBody::CallDone { outcome, .. } = &bodies.at(at)?.body else { return Err(misplaced(at)) };
@@ -233,7 +242,6 @@ impl Saved {
         thread.last_run = last_run;
         thread.fingerprint = self.fingerprint;
         thread.instructions = instructions;
-        thread.pruned = self.pruned.into_iter().collect();
         thread.queued = queued;
         thread.forked_open = self.forked_open;
         thread.compacted_for = self.compacted_for;

@@ -275,8 +275,6 @@ pub struct Thread {
     pub(crate) fingerprint: Option<Arc<Fingerprint>>,
     /// Its instructions, and the position of the record that has them.
     pub(crate) instructions: Option<(Seq, Arc<str>)>,
-    /// Calls whose results are markers now.
-    pub(crate) pruned: HashSet<CallId>,
     /// Input that waits for a safe point.
     pub(crate) queued: Vec<QueuedInput>,
     /// The thread is a fork, and no run has gone on from there yet.

@@ -118,12 +118,24 @@ fn check_file(path: &Path) -> Result<(), StoreError> {
     }
 }
 
+#[cfg(feature = "sqlite")]
+async fn sqlite(path: &Path) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(crate::sqlite::Sqlite::open(path).await?))
+}
+
+#[cfg(not(feature = "sqlite"))]
 #[expect(clippy::unused_async, reason = "as where it is built in")]
 async fn sqlite(path: &Path) -> Result<Arc<dyn Store>, StoreError> {
     let shown = path.display();
     Err(StoreError::invalid(format!("the store {shown} is an SQLite file, which this build can't open; build with the feature `sqlite`")))
 }
 
+#[cfg(feature = "postgres")]
+async fn postgres(address: &str) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(crate::postgres::Postgres::connect(address).await?))
+}
+
+#[cfg(not(feature = "postgres"))]
 #[expect(clippy::unused_async, reason = "as where it is built in")]
 async fn postgres(_address: &str) -> Result<Arc<dyn Store>, StoreError> {
     Err(StoreError::invalid("the store is on a PostgreSQL server, which this build can't reach; build with the feature `postgres`"))

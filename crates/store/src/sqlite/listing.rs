@@ -1,0 +1,125 @@
+//! Lists of threads and of pending decisions, a page at a time, each from an index that is in the order of the list.
+
+use rusqlite::{Connection, Row, params};
+use toolwright_core::{Seq, ThreadId, Timestamp};
+use toolwright_runtime::{Page, PendingApproval, StoreError, ThreadInfo, ThreadQuery, ThreadStatus};
+
+use super::fault::{Database, Trouble};
+use super::journal::{limit, unsigned};
+
+/// What [`info_of`] reads.
+pub(super) const INFO: &str = "id, agent, status, title, parent, forked_from, created_at, changed_at, head";
+
+/// Greater than any thread's id.
+const BEYOND_IDS: &str = "~";
+
+pub(super) fn info_of(row: &Row<'_>, database: &Database) -> Result<ThreadInfo, Trouble> {
+    let id = |text: String| ThreadId::new(text).map_err(|error| database.unreadable("a thread's id", &error));
+    let optional = |text: Option<String>| text.map(id).transpose();
+    let status: String = row.get(2)?;
+    Ok(ThreadInfo {
+        id: id(row.get(0)?)?,
+        agent: row.get(1)?,
+        status: ThreadStatus::from_word(&status).ok_or_else(|| database.unreadable("a thread's status", &format!("{status:?}")))?,
+        title: row.get(3)?,
+        parent: optional(row.get(4)?)?,
+        forked_from: optional(row.get(5)?)?,
+        created_at: Timestamp(row.get(6)?),
+        changed_at: Timestamp(row.get(7)?),
+        head: Seq(unsigned(row.get(8)?)),
+    })
+}
+
+/// A cursor is a moment in milliseconds and an id.
+fn parse_cursor(cursor: &str) -> Result<(i64, &str), StoreError> {
+    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((at.parse().ok()?, id)));
+    parsed.ok_or_else(|| StoreError::Cursor { cursor: cursor.to_owned() })
+}
+
+/// A page of rows of which one more than asked for was read, if there was one.
+fn page<T>(mut items: Vec<T>, most: usize, cursor: impl Fn(&T) -> String) -> Page<T> {
+    let more = items.len() > most;
+    items.truncate(most);
+    let next = items.last().filter(|_| more).map(cursor);
+    Page { items, next }
+}
+
+pub(super) fn info(connection: &Connection, database: &Database, thread: &ThreadId) -> Result<Option<ThreadInfo>, Trouble> {
+    let mut select = connection.prepare_cached(&format!("SELECT {INFO} FROM threads WHERE id = ?1 AND agent IS NOT NULL"))?;
+    let mut rows = select.query([thread.as_str()])?;
+    rows.next()?.map(|row| info_of(row, database)).transpose()
+}
+
+/// The threads of each state are in order in one index; what is asked of several states is merged from them.
+pub(super) fn threads(connection: &Connection, database: &Database, query: &ThreadQuery) -> Result<Page<ThreadInfo>, Trouble> {
+    let mut before = (i64::MAX, BEYOND_IDS);
+    if let Some(cursor) = &query.cursor {
+        before = parse_cursor(cursor)?;
+    }
+    if let Some(moment) = query.changed_before {
+        before = before.min((moment.0, ""));
+    }
+    let of_parent = if query.parent.is_some() { "parent = ?4 AND +status = ?1" } else { "?4 IS NULL AND status = ?1" };
+    let sql = format!(
+        "SELECT {INFO} FROM threads WHERE {of_parent} AND (changed_at, id) < (?2, ?3) AND (?5 IS NULL OR agent = ?5)
+            AND (?6 IS NULL OR instr(lower(id), ?6) > 0 OR instr(search, ?6) > 0)
+            ORDER BY changed_at DESC, id DESC LIMIT ?7"
+    );
+    let text = query.text.as_ref().map(|text| text.to_lowercase());
+    let parent = query.parent.as_ref().map(ThreadId::as_str);
+    let mut found = Vec::new();
+    for status in [ThreadStatus::InProgress, ThreadStatus::AwaitingApproval, ThreadStatus::Finished] {
+        if query.status.is_some_and(|wanted| wanted != status) {
+            continue;
+        }
+        let mut select = connection.prepare_cached(&sql)?;
+        let most = limit(query.limit).saturating_add(1);
+        let mut rows = select.query(params![status.as_str(), before.0, before.1, parent, query.agent, text, most])?;
+        while let Some(row) = rows.next()? {
+            found.push(info_of(row, database)?);
+        }
+    }
+    found.sort_by(|a, b| (b.changed_at, &b.id).cmp(&(a.changed_at, &a.id)));
+    Ok(page(found, query.limit, |last| format!("{}:{}", last.changed_at.0, last.id)))
+}
+
+pub(super) fn unfinished(
+    connection: &Connection,
+    database: &Database,
+    after: Option<&ThreadId>,
+    most: usize,
+) -> Result<Vec<ThreadId>, Trouble> {
+    let sql = "SELECT id FROM threads WHERE (status = 'in-progress' OR posted > taken) AND id > ?1 ORDER BY id LIMIT ?2";
+    let mut select = connection.prepare_cached(sql)?;
+    let rows = select.query_map((after.map_or("", ThreadId::as_str), limit(most)), |row| row.get::<_, String>(0))?;
+    let mut threads = Vec::new();
+    for id in rows {
+        threads.push(ThreadId::new(id?).map_err(|error| database.unreadable("a thread's id", &error))?);
+    }
+    Ok(threads)
+}
+
+pub(super) fn pending(
+    connection: &Connection,
+    database: &Database,
+    thread: Option<&ThreadId>,
+    cursor: Option<&str>,
+    most: usize,
+) -> Result<Page<PendingApproval>, Trouble> {
+    let after = cursor.map_or(Ok((i64::MIN, "")), parse_cursor)?;
+    let of_thread = if thread.is_some() {
+        "thread = (SELECT number FROM threads WHERE id = ?4) AND (+asked_at, approval)"
+    } else {
+        "?4 IS NULL AND (asked_at, approval)"
+    };
+    let sql = format!("SELECT body FROM pending WHERE {of_thread} > (?1, ?2) ORDER BY asked_at, approval LIMIT ?3");
+    let mut select = connection.prepare_cached(&sql)?;
+    let one_more = limit(most).saturating_add(1);
+    let mut rows = select.query((after.0, after.1, one_more, thread.map(ThreadId::as_str)))?;
+    let mut found: Vec<PendingApproval> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let body = row.get_ref(0)?.as_bytes().map_err(rusqlite::Error::from)?;
+        found.push(serde_json::from_slice(body).map_err(|error| database.unreadable("a pending decision", &error))?);
+    }
+    Ok(page(found, most, |last| format!("{}:{}", last.asked_at.unwrap_or_default().0, last.id)))
+}

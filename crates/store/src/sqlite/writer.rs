@@ -1,0 +1,230 @@
+//! The one writer: a thread that owns the connection which writes, and commits for all who wait at once.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rusqlite::Connection;
+use tokio::sync::{oneshot, watch};
+use toolwright_runtime::StoreError;
+
+use super::fault::{Database, Trouble};
+use super::wakes::{News, Wakes};
+
+/// So many commands share a commit at most, so that the first of them does not wait for ever longer work.
+const LARGEST_GROUP: usize = 512;
+
+/// A transaction that is open, in which commands do their work.
+pub(super) struct Writing<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) database: &'a Database,
+    /// What waiters are told once it is durable.
+    pub(super) news: Vec<News>,
+}
+
+/// A command, whatever it answers.
+trait Command: Send {
+    /// Does its work. What it found is told once the transaction is durable.
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), StoreError>;
+
+    /// Puts an error in the place of what it found.
+    fn fail(&mut self, error: StoreError);
+
+    /// Tells whoever asked.
+    fn answer(self: Box<Self>);
+}
+
+struct Asked<T, Work> {
+    work: Option<Work>,
+    found: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, Work> Command for Asked<T, Work>
+where
+    T: Send,
+    Work: FnOnce(&mut Writing<'_>) -> Result<T, Trouble> + Send,
+{
+    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), StoreError> {
+        let Some(work) = self.work.take() else { return Ok(()) };
+        self.found = Some(Ok(work(writing).map_err(|trouble| writing.database.error(trouble))?));
+        Ok(())
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.found = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        if let Some(found) = self.found {
+            // Whoever asked may have gone.
+            let _ = self.reply.send(found);
+        }
+    }
+}
+
+enum Message {
+    Do(Box<dyn Command>),
+    /// What came before is done, then the thread ends.
+    Close,
+}
+
+/// The way to the writer's thread.
+pub(super) struct Writer {
+    commands: Sender<Message>,
+    database: Database,
+}
+
+impl Writer {
+    /// Starts the thread. It ends when this is dropped, or told to close.
+    pub(super) fn start(
+        connection: Connection,
+        database: &Database,
+        wakes: &Arc<Wakes>,
+        alive: &watch::Sender<()>,
+    ) -> Result<Self, StoreError> {
+        let (commands, inbox) = channel();
+        let (served, wakes, alive) = (database.clone(), Arc::clone(wakes), alive.subscribe());
+        let thread = std::thread::Builder::new().name("toolwright-write".to_owned());
+        let started = thread.spawn(move || {
+            let end = End { wakes: &wakes, _alive: alive };
+            serve(&connection, &inbox, &served, &wakes);
+            // Whoever waits for the end finds the file let go.
+            drop((inbox, connection, end));
+        });
+        match started {
+            Ok(_) => Ok(Self { commands, database: database.clone() }),
+            Err(error) => {
+                Err(StoreError::failed(format!("no thread could be started for the store {database} ({error}); end others first")))
+            }
+        }
+    }
+
+    /// Does a piece of work in a transaction. It is durable once this returns.
+    pub(super) async fn ask<T, Work>(&self, work: Work) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        Work: FnOnce(&mut Writing<'_>) -> Result<T, Trouble> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let broken = || self.database.broken("the writer");
+        self.commands.send(Message::Do(Box::new(Asked { work: Some(work), found: None, reply }))).map_err(|_| broken())?;
+        answer.await.unwrap_or_else(|_| Err(broken()))
+    }
+
+    /// Lets the thread end once it has done what it was asked before.
+    pub(super) fn close(&self) {
+        // It may have ended already.
+        let _ = self.commands.send(Message::Close);
+    }
+}
+
+/// However the thread ends, nobody waits for what won't come.
+struct End<'a> {
+    wakes: &'a Wakes,
+    _alive: watch::Receiver<()>,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.wakes.shut();
+    }
+}
+
+fn serve(connection: &Connection, inbox: &Receiver<Message>, database: &Database, wakes: &Wakes) {
+    let mut group = VecDeque::new();
+    while let Ok(first) = inbox.recv() {
+        let mut closes = false;
+        for message in std::iter::once(first).chain(inbox.try_iter()) {
+            match message {
+                Message::Do(command) => group.push_back(command),
+                Message::Close => closes = true,
+            }
+            if closes || group.len() >= LARGEST_GROUP {
+                break;
+            }
+        }
+        while !group.is_empty() {
+            let mut writing = Writing { connection, database, news: Vec::new() };
+            let (begun, outcome) = commit(&mut group, &mut writing);
+            if outcome.is_ok() {
+                wakes.tell(&writing.news);
+            }
+            for mut command in begun {
+                if let Err(error) = &outcome {
+                    command.fail(error.clone());
+                }
+                command.answer();
+            }
+        }
+        if closes {
+            return;
+        }
+    }
+}
+
+/// Runs commands in one transaction and commits it. Gives those that were run, which share the outcome; those that were not
+/// stay in the group, where a failure ended the transaction before their turn.
+fn commit(group: &mut VecDeque<Box<dyn Command>>, writing: &mut Writing<'_>) -> (Vec<Box<dyn Command>>, Result<(), StoreError>) {
+    let (connection, database) = (writing.connection, writing.database);
+    if let Err(error) = run_sql(connection, "BEGIN IMMEDIATE") {
+        return (group.drain(..).collect(), Err(database.error(error.into())));
+    }
+    let mut begun = Vec::with_capacity(group.len());
+    let (mut outcome, mut any_stands) = (Ok(()), false);
+    let alone = group.len() == 1;
+    while let Some(mut command) = group.pop_front() {
+        let ran = if alone { run_alone(&mut *command, writing) } else { run_apart(&mut *command, writing) };
+        begun.push(command);
+        match ran {
+            Ok(stands) => any_stands |= stands,
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
+    }
+    if outcome.is_ok() && any_stands {
+        outcome = run_sql(connection, "COMMIT").map_err(|error| database.error(error.into()));
+    }
+    if !connection.is_autocommit()
+        && let Err(error) = run_sql(connection, "ROLLBACK")
+    {
+        tracing::error!(%database, %error, "a transaction could be neither committed nor undone");
+    }
+    (begun, outcome)
+}
+
+/// Runs a command. Gives whether it stands, and an error where the database gave up the whole transaction, as it does when
+/// the disk is full.
+fn run_alone(command: &mut dyn Command, writing: &mut Writing<'_>) -> Result<bool, StoreError> {
+    let told = writing.news.len();
+    let ran = catch_unwind(AssertUnwindSafe(|| command.run(writing))).unwrap_or_else(|_| Err(writing.database.broken("a piece of work")));
+    let stands = ran.is_ok();
+    if let Err(error) = ran {
+        writing.news.truncate(told);
+        if writing.connection.is_autocommit() {
+            return Err(error);
+        }
+        command.fail(error);
+    }
+    Ok(stands)
+}
+
+/// Runs a command so that, if it fails, it undoes only itself.
+fn run_apart(command: &mut dyn Command, writing: &mut Writing<'_>) -> Result<bool, StoreError> {
+    let (connection, database) = (writing.connection, writing.database);
+    let step = |sql| run_sql(connection, sql).map_err(|error| database.error(error.into()));
+    step("SAVEPOINT command")?;
+    let stands = run_alone(command, writing)?;
+    if !stands {
+        step("ROLLBACK TO command")?;
+    }
+    step("RELEASE command")?;
+    Ok(stands)
+}
+
+fn run_sql(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
+}

@@ -634,6 +634,7 @@ impl Thread {
                 if self.step.is_some() || !self.turn.is_empty() {
                     return Err("input may not join in the middle of a step".to_owned());
                 }
+                self.active_run()?;
                 let input = self.unqueue(id)?;
                 self.active_run()?.last_finish = None;
                 for (index, message) in input.messages.into_iter().enumerate() {
@@ -754,6 +755,13 @@ impl Thread {
             CallState::Executing { .. } if matches!(verdict, Verdict::Ask(_)) => None,
             _ => return Err("the call does not stand before the gate".to_owned()),
         };
+        // Whatever does not fit is found before anything changes.
+        if matches!(verdict, Verdict::Ask(_)) && args.is_none() && open.gated.is_none() {
+            return Err("a decision is asked for without arguments".to_owned());
+        }
+        if matches!(verdict, Verdict::EndRun { .. }) && self.run.is_none() {
+            return Err("no run is active".to_owned());
+        }
         if let Some((text, sha256)) = args {
             open.gated = Some(GatedArgs { text: Arc::clone(text), sha256: Arc::clone(sha256) });
         }
@@ -764,9 +772,6 @@ impl Thread {
                 open.state = CallState::Cleared;
             }
             Verdict::Ask(ask) => {
-                if open.gated.is_none() {
-                    return Err("a decision is asked for without arguments".to_owned());
-                }
                 open.asked += 1;
                 open.asked_at = Some(at);
                 open.state = CallState::Asking(ask.clone());
@@ -795,6 +800,9 @@ impl Thread {
         let open = self.calls.get_mut(id).ok_or("no such call is open")?;
         if open.is_done() {
             return Err("the call has its result".to_owned());
+        }
+        if fatal.is_some() && self.run.is_none() {
+            return Err("no run is active".to_owned());
         }
         open.state = CallState::Done;
         open.result = Some((seq, outcome.clone()));

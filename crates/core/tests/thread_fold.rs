@@ -121,10 +121,14 @@ fn fold(bodies: Vec<RecordBody>) -> Thread {
 /// The journal so far, and how the thread refuses the next record.
 fn refuses(bodies: Vec<RecordBody>, next: RecordBody) -> String {
     let mut thread = fold(bodies);
-    let (head, before) = (thread.head(), format!("{:?} {:?}", thread.next(), thread.transcript()));
+    let seen = |thread: &Thread| {
+        let calls: Vec<_> = thread.open_calls().collect();
+        format!("{:?} {:?} {calls:?} {:?}", thread.next(), thread.transcript(), thread.queued())
+    };
+    let (head, before) = (thread.head(), seen(&thread));
     let misfit = thread.apply(&record(head.0 + 1, next)).unwrap_err();
     assert_eq!(thread.head(), head, "nothing changes");
-    assert_eq!(format!("{:?} {:?}", thread.next(), thread.transcript()), before, "nothing changes");
+    assert_eq!(seen(&thread), before, "nothing changes");
     assert!(misfit.to_string().starts_with(&format!("record {} ({}) does not fit the journal: ", head.0 + 1, misfit.kind)), "{misfit}");
     misfit.problem
 }
@@ -137,6 +141,32 @@ fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
     let asks = || [turn(), vec![gated("a", ask("a"))]].concat();
     let runs = || [turn(), vec![gated("a", Verdict::Run), executing("a", 1)]].concat();
     let approval = |call: &str| ApprovalId::of(&id(), &CallId::new(call), 1);
+    let gated_without_arguments = |call: &str, verdict: Verdict| match gated(call, verdict) {
+        RecordBody::CallGated { call, tool, repairs, resumed, parent, read_only, verdict, .. } => {
+            RecordBody::CallGated { call, tool, arguments: None, sha256: None, repairs, resumed, parent, read_only, verdict }
+        }
+        other => other,
+    };
+    // A call waits, another stands before the gate, and no run is active: more than a run leaves behind, but a journal may say it.
+    let paused = || {
+        let ends = [RecordBody::StepDone { step: 1, finish: StepFinish::AwaitingApproval, usage: None }, run_done()];
+        [asks(), ends.to_vec()].concat()
+    };
+    let end_run = || Verdict::EndRun { ending: Ending::Aborted { reason: AbortReason::abort("x") } };
+    let fatal = |call: &str| match done(call) {
+        RecordBody::CallDone { call, tool, outcome, duration_ms, replaced_by, .. } => {
+            let fatal = Some(Failure { name: "E".to_owned(), message: "it failed".to_owned(), code: None });
+            RecordBody::CallDone { call, tool, outcome, duration_ms, replaced_by, fatal }
+        }
+        other => other,
+    };
+    let queued = |id: &str| RecordBody::InputQueued {
+        id: InputId::new(id),
+        mode: InputMode::Queue,
+        messages: Vec::new(),
+        only: None,
+        immediate: false,
+    };
     for (journal, next, problem) in [
         (run(), opened(), "a thread is opened once, by its first record"),
         (run(), started(), "another run has not ended"),
@@ -159,6 +189,10 @@ fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
         (turn(), run_done(), "a step has not ended"),
         (vec![opened()], run_done(), "no run is active"),
         (vec![opened()], RecordBody::RunCancelled { reason: AbortReason::abort("x") }, "no run is active"),
+        (turn(), gated_without_arguments("a", ask("a")), "a decision is asked for without arguments"),
+        (paused(), gated("b", end_run()), "no run is active"),
+        (paused(), fatal("b"), "no run is active"),
+        (vec![opened(), queued("i")], RecordBody::InputApplied { id: InputId::new("i"), step: 1 }, "no run is active"),
         (run(), RecordBody::CallOpened(opening("a")), ""),
     ] {
         if problem.is_empty() {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -13,6 +14,7 @@ use toolwright_tool::{EnvSource, Identity, Need, StateMap, Tool};
 
 use crate::approvals::Approvals;
 use crate::clock::{Clock, SystemClock};
+use crate::compaction::{Around, Compaction, Configured};
 use crate::dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, Dispatch, GRACE};
 use crate::driver::NextRun;
 use crate::error::AgentError;
@@ -77,6 +79,16 @@ pub(crate) struct AgentInner {
     pub(crate) run_state_missing: Vec<(String, Need)>,
     pub(crate) hubs: Arc<Hubs>,
     pub(crate) turns: Turns,
+    pub(crate) compaction: Option<Configured>,
+    /// Whether it was said that the model's window is not known.
+    pub(crate) window_warned: AtomicBool,
+}
+
+impl AgentInner {
+    /// What options of compaction are resolved with.
+    pub(crate) fn around_compaction(&self) -> Around<'_> {
+        Around { settings: Some(&self.settings), deadline: self.model_timeout, warned: &self.window_warned }
+    }
 }
 
 /// The turns of threads whose sends wait for each other in this process.
@@ -208,6 +220,7 @@ pub struct AgentBuilder<R = NoResolvers> {
     on_drift: OnDrift,
     clock: Arc<dyn Clock>,
     model_timeout: Duration,
+    compaction: Option<Compaction>,
     errors: Vec<AgentError>,
     installed: PhantomData<fn() -> R>,
 }
@@ -283,6 +296,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             on_drift: OnDrift::default(),
             clock: Arc::new(SystemClock),
             model_timeout: DEFAULT_MODEL_TIMEOUT,
+            compaction: None,
             errors: Vec::new(),
             installed: PhantomData,
         }
@@ -424,6 +438,14 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
         self
     }
 
+    /// What a model sees is made shorter when it nears the model's window: older tool results become markers, or whatever the
+    /// options say. Off by default. The journal keeps everything.
+    #[must_use]
+    pub fn compaction(mut self, compaction: Compaction) -> Self {
+        self.compaction = Some(compaction);
+        self
+    }
+
     /// Where journals live; in memory by default.
     #[must_use]
     pub fn store(mut self, store: impl Store) -> Self {
@@ -476,6 +498,15 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
         if !missing.is_empty() {
             return Err(AgentError::MissingState { missing });
         }
+        let window_warned = AtomicBool::new(false);
+        let around = Around { settings: Some(&self.settings), deadline: self.model_timeout, warned: &window_warned };
+        let compaction = match self.compaction {
+            Some(given) => {
+                let compacting = Arc::new(given.resolve(Some(&model.info()), &around)?);
+                Some(Configured { given, compacting })
+            }
+            None => None,
+        };
         let tools = self.registry.specs();
         let dispatch = Dispatch {
             registry: self.registry,
@@ -504,6 +535,8 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             run_state_missing: of_runs,
             hubs: Arc::default(),
             turns: Turns::default(),
+            compaction,
+            window_warned,
         };
         Ok(Agent { inner: Arc::new(inner), resolvers: PhantomData })
     }

@@ -22,6 +22,7 @@
 mod agent;
 mod approvals;
 mod clock;
+mod compaction;
 mod dispatch;
 mod driver;
 mod error;
@@ -43,6 +44,7 @@ mod shell;
 mod stage;
 mod store;
 mod subscription;
+mod summarize;
 mod thread;
 mod threads;
 mod worker;
@@ -50,6 +52,10 @@ mod worker;
 pub use agent::{Agent, AgentBuilder, DEFAULT_INSTRUCTIONS, DEFAULT_MODEL_TIMEOUT, InstalledResolvers, ModelChoice, NoResolvers, OnDrift};
 pub use approvals::Approvals;
 pub use clock::{Clock, FixedClock, SystemClock};
+pub use compaction::{
+    CompactedMessages, Compaction, CompactionFailure, CompactionOutcome, CompactionPlan, CompactionRequest, CompactionStrategy,
+    DEFAULT_CONTEXT_WINDOW, DEFAULT_PROTECTED_TOKENS, DEFAULT_THRESHOLD_PERCENT, PruneToolResults, compact_messages,
+};
 pub use dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, GRACE};
 pub use driver::{Completion, Driver, Effect, Executed, GateOutcome, NextRun, Streamed, ToolFacts};
 pub use error::AgentError;
@@ -70,6 +76,7 @@ pub use store::{
     Answer, Append, BlobId, CLAIM_LIMIT, Claim, DataStore, FileChange, FileEntry, InboxItem, Page, Posted, Shelf, Snapshot, Store,
     StoreError, ThreadQuery,
 };
+pub use summarize::{DEFAULT_SUMMARY_PROMPT, DEFAULT_SUMMARY_TOKENS, Summarize, TwoPhase};
 pub use thread::ThreadHandle;
 pub use threads::Threads;
 pub use worker::Worker;

@@ -304,6 +304,7 @@ impl Owner<'_> {
             principal: principal.map(Arc::new),
             state: handle.state.clone(),
             model_timeout: inner.model_timeout,
+            compaction: handle.compaction_in_force().map(|configured| Arc::clone(&configured.compacting)),
         };
         let ended = Shell::new(setup, driver, Arc::clone(claim), hub, from, self.stopper.clone()).run().await?;
         if ended.last_run().map(|last| &last.id) != Some(&run) {

@@ -14,11 +14,13 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::{
-    AbortReason, CallId, CallState, Key, Outcome, Record, Seq, Side, Thread, ThreadId, ToolFailure, ToolFailureKind, ToolSpec, Transcript,
+    AbortReason, CallId, CallState, Key, Outcome, Record, RecordBody, Run, Seq, Side, Thread, ThreadId, ToolFailure, ToolFailureKind,
+    ToolSpec, Transcript,
 };
 use toolwright_tool::{Identity, Snapshots, StateMap};
 
 use crate::clock::Clock;
+use crate::compaction::{Compacting, Meter, Trigger};
 use crate::dispatch::{Dispatch, ExecuteRequest, GateRequest, RunFacts};
 use crate::driver::{Completion, Driver, Effect, Executed};
 use crate::error::AgentError;
@@ -40,6 +42,7 @@ pub(crate) struct RunSetup {
     pub(crate) principal: Option<Arc<Identity>>,
     pub(crate) state: StateMap,
     pub(crate) model_timeout: Duration,
+    pub(crate) compaction: Option<Arc<Compacting>>,
 }
 
 /// A run's handle side asks the shell to stop.
@@ -120,6 +123,8 @@ pub(crate) struct Shell {
     incoming: mpsc::UnboundedReceiver<Incoming>,
     in_flight: HashMap<Key, InFlight>,
     run_cancelled: CancellationToken,
+    /// How long the next request is, where that matters.
+    meter: Option<Meter>,
     /// The last records, so that the caller gets the run's end without reading it back.
     last: Option<Arc<Record>>,
 }
@@ -148,6 +153,7 @@ impl Shell {
             incoming,
             in_flight: HashMap::new(),
             run_cancelled: CancellationToken::new(),
+            meter: None,
             last: None,
         }
     }
@@ -335,6 +341,7 @@ impl Shell {
         self.inbox_marked = inbox_through;
         self.confirmed = Instant::now();
         self.hub.appended(&records);
+        self.compacted(&records);
         self.save_snapshot().await;
         Ok(())
     }
@@ -368,7 +375,51 @@ impl Shell {
         }
     }
 
+    /// What the model sees is shorter now, durably.
+    fn compacted(&mut self, records: &[Arc<Record>]) {
+        for record in records {
+            if let (RecordBody::ContextCompacted(compaction), Some(compacting)) = (&record.body, &self.setup.compaction) {
+                self.meter.iter_mut().for_each(Meter::forget);
+                compacting.tell(compaction);
+            }
+        }
+    }
+
+    /// Begins to make what the model sees shorter, if it is too long for this step and that was not tried. The driver asks for the
+    /// model again once it is done (sdk-runtime CMP-2).
+    fn compact(&mut self, step: u32) -> bool {
+        let Some(compacting) = self.setup.compaction.clone() else { return false };
+        let thread = self.driver.thread();
+        if thread.compacted_for() == step {
+            return false;
+        }
+        let size = self.meter.get_or_insert_with(|| Meter::new(&self.setup.instructions, &self.setup.tools)).size(thread);
+        if size.total <= compacting.threshold_tokens() {
+            return false;
+        }
+        let token = self.run_cancelled.child_token();
+        let (id, today) = (Some(self.setup.thread.clone()), self.today());
+        let request = compacting.request(thread.transcript().clone(), size, id, today, token.clone());
+        let run = thread.run();
+        let prune_only = run.is_some_and(Run::prunes_only);
+        let trigger = Trigger::Step { run: run.map(|run| run.id.clone()), step, prune_only };
+        // Nothing of the step before is this one's, should the run be stopped meanwhile.
+        self.hub.step_begins(step);
+        let broken = Box::new(compacting.broken(size.total, step));
+        let work = async move { Completion::Compacted(Box::new(compacting.run(request, trigger).await)) };
+        let abort = start(work, move || Completion::Compacted(broken), self.completions.clone());
+        self.in_flight.insert(Key::Ask(step), InFlight { abort, token, give_up: None });
+        true
+    }
+
+    fn today(&self) -> Arc<str> {
+        self.setup.clock.now().to_iso().get(..10).unwrap_or_default().into()
+    }
+
     fn ask(&mut self, step: u32) {
+        if self.compact(step) {
+            return;
+        }
         let token = self.run_cancelled.child_token();
         let request = ModelRequest {
             instructions: Arc::clone(&self.setup.instructions),
@@ -379,7 +430,7 @@ impl Shell {
             thread: Some(self.setup.thread.clone()),
             run: self.driver.thread().run().map(|run| run.id.clone()),
             step,
-            today: self.setup.clock.now().to_iso().get(..10).unwrap_or_default().into(),
+            today: self.today(),
             cancelled: token.clone(),
         };
         self.hub.step_begins(step);

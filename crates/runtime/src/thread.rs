@@ -12,6 +12,7 @@ use toolwright_core::{
 use toolwright_tool::{Identity, StateMap};
 
 use crate::agent::{AgentInner, Start, check_limits, checked_input};
+use crate::compaction::{Compaction, Configured};
 use crate::error::AgentError;
 use crate::events::ThreadEvents;
 use crate::index::ThreadInfo;
@@ -34,6 +35,7 @@ pub struct ThreadHandle {
     pub(crate) limits: RunLimits,
     pub(crate) instructions: Option<String>,
     pub(crate) policy: TurnPolicy,
+    compaction: Option<Configured>,
     cancel_on: Option<CancellationToken>,
 }
 
@@ -50,6 +52,7 @@ impl ThreadHandle {
             limits,
             instructions: None,
             policy: TurnPolicy::default(),
+            compaction: None,
             cancel_on: None,
         }
     }
@@ -101,6 +104,22 @@ impl ThreadHandle {
     pub fn turn_policy(mut self, policy: TurnPolicy) -> Self {
         self.policy = policy;
         self
+    }
+
+    /// How what a model sees is made shorter in the next run, before the agent's options: what is not set is as they say.
+    #[must_use]
+    pub fn compaction(mut self, compaction: Compaction) -> Self {
+        let given = compaction.over(self.inner.compaction.as_ref().map(|configured| &configured.given));
+        match given.resolve(Some(&self.inner.model.info()), &self.inner.around_compaction()) {
+            Ok(compacting) => self.compaction = Some(Configured { given, compacting: Arc::new(compacting) }),
+            Err(error) => self.errors.push(error),
+        }
+        self
+    }
+
+    /// The thread's options of compaction, else the agent's.
+    pub(crate) fn compaction_in_force(&self) -> Option<&Configured> {
+        self.compaction.as_ref().or(self.inner.compaction.as_ref())
     }
 
     /// Stops the next run when `token` fires.
@@ -217,7 +236,7 @@ impl ThreadHandle {
         let id = self.id()?;
         let claim = self.inner.store.claim(id).await?;
         let thread = load(&*self.inner.store, id).await?.thread;
-        self.must_rest(&thread, id)?;
+        Self::must_rest(&thread, id)?;
         if thread.transcript().is_empty() {
             return Ok(());
         }
@@ -239,7 +258,7 @@ impl ThreadHandle {
     }
 
     /// An error that says why the thread does not rest, if it does not.
-    pub(crate) fn must_rest(&self, thread: &toolwright_core::Thread, id: &ThreadId) -> Result<(), AgentError> {
+    pub(crate) fn must_rest(thread: &toolwright_core::Thread, id: &ThreadId) -> Result<(), AgentError> {
         if thread.head() == Seq(0) {
             return Err(AgentError::UnknownThread { thread: id.clone() });
         }

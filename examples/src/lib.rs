@@ -2,3 +2,13 @@
 //!
 //! They need no key: where a model would decide, a scripted one stands in, so that what happens is the same each time.
 //! Give them a real one with `.model("provider/name")`.
+
+/// The code of the guide to threads compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/threads.md")]
+mod threads_guide {}
+
+/// The code of the guide to stores compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/stores.md")]
+mod stores_guide {}

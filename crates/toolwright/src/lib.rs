@@ -12,6 +12,8 @@
 //! | `postgres` | threads on a server that several machines share: [`store`] |
 //! | `testing` | the scripted model, and recorded HTTP conversations |
 
+/// What stops a run with `cancel_on`, and a worker.
+pub use tokio_util::sync::CancellationToken;
 /// Vocabulary and decisions, without I/O: records, events, the thread's state machine.
 pub use toolwright_core as core;
 pub use toolwright_core::{
@@ -47,6 +49,10 @@ pub mod store {
         Answer, Append, BlobId, CLAIM_LIMIT, Claim, DataStore, FileChange, FileEntry, InboxItem, IndexChange, MemoryStore, Opening, Page,
         PendingApproval, PendingRow, Posted, Shelf, Snapshot, Store, StoreError, StoreLayer, ThreadInfo, ThreadQuery, ThreadStatus,
     };
+    #[cfg(feature = "postgres")]
+    pub use toolwright_store::postgres::Postgres;
+    #[cfg(feature = "sqlite")]
+    pub use toolwright_store::sqlite::Sqlite;
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub use toolwright_store::{Place, open};
 }

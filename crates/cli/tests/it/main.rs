@@ -8,5 +8,6 @@ mod local;
 mod reference;
 mod run;
 mod support;
+mod threads;
 mod tools;
 mod usage;

@@ -247,6 +247,14 @@ impl Claims {
         }
     }
 
+    /// Returns when the server has done what was sent on the session before: unlocking, of a claim that was dropped.
+    pub(super) async fn settled(&self) {
+        if let Some(session) = self.live() {
+            // A session that is lost has no locks; one that is slow is not waited for.
+            let _ = tokio::time::timeout(Duration::from_secs(1), session.batch("SELECT 1")).await;
+        }
+    }
+
     /// Frees all locks and ends the session.
     pub(super) async fn close(&self) {
         let session = lock(&self.state).session.take();

@@ -34,7 +34,7 @@ pub(super) async fn append(pool: &Pool, claim: &dyn Claim, expected: Seq, append
         change.opened.as_ref().map_or((None, None), |opened| (Some(&*opened.agent), opened.parent.as_ref().map(ThreadId::as_str)));
     let opened_at = change.opened.as_ref().map(|opened| opened.at.0);
     let changed_at = change.changed_at.map(|at| at.0);
-    let status = change.status.map(|status| status.as_str());
+    let status = change.status.map(toolwright_runtime::ThreadStatus::as_str);
     let (title, title_lower) = (change.title.as_deref(), change.title.as_ref().map(|title| title.to_lowercase()));
     let id_lower = id.to_lowercase();
     let forked_from = change.forked_from.as_ref().map(ThreadId::as_str);

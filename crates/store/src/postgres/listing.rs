@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use toolwright_core::{Seq, ThreadId, Timestamp};
 use toolwright_runtime::{Page, PendingApproval, StoreError, ThreadInfo, ThreadQuery, ThreadStatus};
 
@@ -51,28 +52,44 @@ fn parse_cursor(cursor: &str) -> Result<(i64, &str), StoreError> {
     parsed.filter(|(_, id)| !id.contains('\0')).ok_or_else(|| StoreError::Cursor { cursor: cursor.to_owned() })
 }
 
-/// One more row than a page has, which tells whether another page follows.
-fn one_more(limit: usize) -> i64 {
-    number(limit as u64).saturating_add(1)
-}
-
 /// A statement that names only what is asked for, so that each has its own plan over its own index.
 struct Asked<'a> {
     sql: String,
-    params: Vec<Box<dyn tokio_postgres::types::ToSql + Sync + Send + 'a>>,
+    params: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
 }
 
 impl<'a> Asked<'a> {
-    /// Adds a condition, in which `$` stands for its parameter.
-    fn whose(&mut self, condition: &str, value: impl tokio_postgres::types::ToSql + Sync + Send + 'a) {
+    fn new(sql: &str) -> Self {
+        Self { sql: sql.to_owned(), params: Vec::new() }
+    }
+
+    fn param(&mut self, value: impl ToSql + Sync + Send + 'a) -> String {
         self.params.push(Box::new(value));
-        self.and(&condition.replace('$', &format!("${}", self.params.len())));
+        format!("${}", self.params.len())
+    }
+
+    /// Adds a condition, in which `$` stands for its parameter.
+    fn whose(&mut self, condition: &str, value: impl ToSql + Sync + Send + 'a) {
+        let param = self.param(value);
+        self.and(&condition.replace('$', &param));
+    }
+
+    /// Adds that a pair of columns is beyond a cursor.
+    fn beyond(&mut self, columns: &str, at: i64, id: impl ToSql + Sync + Send + 'a) {
+        let (at, id) = (self.param(at), self.param(id));
+        self.and(&format!("{columns} ({at}, {id})"));
     }
 
     fn and(&mut self, condition: &str) {
         let word = if self.sql.contains(" WHERE ") { "AND" } else { "WHERE" };
         // Writing to a string does not fail.
         let _ = write!(self.sql, " {word} {condition}");
+    }
+
+    /// Ends the statement. One more row than a page has tells whether another page follows.
+    fn page(&mut self, order: &str, limit: usize) {
+        let limit = self.param(number(limit as u64).saturating_add(1));
+        let _ = write!(self.sql, " ORDER BY {order} LIMIT {limit}");
     }
 
     fn params(&self) -> Vec<Param<'_>> {
@@ -82,7 +99,7 @@ impl<'a> Asked<'a> {
 
 /// The statement of a page of threads.
 fn asked(query: &ThreadQuery) -> Result<Asked<'_>, StoreError> {
-    let mut asked = Asked { sql: INFO.to_owned(), params: Vec::new() };
+    let mut asked = Asked::new(INFO);
     if let Some(status) = query.status {
         // As a literal: only then does the server see that the index of unfinished threads has all of them.
         asked.and(&format!("status = '{}'", status.as_str()));
@@ -101,14 +118,9 @@ fn asked(query: &ThreadQuery) -> Result<Asked<'_>, StoreError> {
     }
     if let Some(cursor) = &query.cursor {
         let (at, id) = parse_cursor(cursor)?;
-        asked.params.push(Box::new(at));
-        let place = asked.params.len();
-        asked.whose(&format!("(changed_at, id) < (#{place}, $)"), id);
-        asked.sql = asked.sql.replace('#', "$");
+        asked.beyond("(changed_at, id) <", at, id);
     }
-    asked.params.push(Box::new(one_more(query.limit)));
-    let place = asked.params.len();
-    let _ = write!(asked.sql, " ORDER BY changed_at DESC, id DESC LIMIT ${place}");
+    asked.page("changed_at DESC, id DESC", query.limit);
     Ok(asked)
 }
 
@@ -137,26 +149,27 @@ pub(super) async fn unfinished(pool: &Pool, after: Option<&ThreadId>, limit: usi
     found.iter().map(id).collect()
 }
 
+/// The statement of a page of pending decisions.
+fn asked_pending<'a>(thread: Option<&'a ThreadId>, cursor: Option<&'a str>, limit: usize) -> Result<Asked<'a>, StoreError> {
+    let mut asked = Asked::new("SELECT thread, body FROM pending");
+    if let Some(thread) = thread {
+        asked.whose("thread = $", thread.as_str());
+    }
+    if let Some(cursor) = cursor {
+        let (at, id) = parse_cursor(cursor)?;
+        asked.beyond("(asked_at, id) >", at, compared(id));
+    }
+    asked.page("asked_at, id", limit);
+    Ok(asked)
+}
+
 pub(super) async fn pending(
     pool: &Pool,
     thread: Option<&ThreadId>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<Page<PendingApproval>, StoreError> {
-    let mut asked = Asked { sql: "SELECT thread, body FROM pending".to_owned(), params: Vec::new() };
-    if let Some(thread) = thread {
-        asked.whose("thread = $", thread.as_str());
-    }
-    if let Some(cursor) = cursor {
-        let (at, id) = parse_cursor(cursor)?;
-        asked.params.push(Box::new(at));
-        let place = asked.params.len();
-        asked.whose(&format!("(asked_at, id) > (#{place}, $)"), compared(id));
-        asked.sql = asked.sql.replace('#', "$");
-    }
-    asked.params.push(Box::new(one_more(limit)));
-    let place = asked.params.len();
-    let _ = write!(asked.sql, " ORDER BY asked_at, id LIMIT ${place}");
+    let asked = asked_pending(thread, cursor, limit)?;
     let found = rows(pool, &asked.sql, &asked.params()).await?;
     let item = |row: &Row| {
         let failed = |error: tokio_postgres::Error| pool.server.failed(super::address::causes(&error));
@@ -168,3 +181,7 @@ pub(super) async fn pending(
         items.last().filter(|_| found.len() > items.len()).map(|last| format!("{}:{}", last.asked_at.unwrap_or_default().0, last.id));
     Ok(Page { items, next })
 }
+
+#[cfg(test)]
+#[path = "listing_tests.rs"]
+mod tests;

@@ -26,12 +26,18 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// What each session is set to, whatever the server or the role says: the schema; isolation as our statements count on; durable
-/// commits; no end for being idle; and an end for a statement whose client gave up on it long ago.
+/// commits; no end for being idle; an end for a statement whose client gave up on it long ago. Each of our statements is written
+/// for an index that has its rows in order, and a plan made while the tables were small, or before the server counted them, has to
+/// use it too.
 const SETTINGS: &str = "
     SET search_path TO {schema};
     SET default_transaction_isolation TO 'read committed';
     SET client_min_messages TO 'error';
     SET statement_timeout TO {limit};
+    SET enable_seqscan TO off;
+    SET enable_bitmapscan TO off;
+    SET enable_sort TO off;
+    SET jit TO off;
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
     SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout');
     SELECT set_config(name, wanted, false) FROM pg_settings JOIN (VALUES
@@ -85,7 +91,7 @@ impl Server {
     /// What an error of the client means for the operation.
     pub(super) fn trouble(&self, error: &tokio_postgres::Error) -> Trouble {
         let Some(said) = error.as_db_error() else {
-            let io = std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>());
+            let io = std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<std::io::Error>);
             return if error.is_closed() || io { Trouble::Lost(causes(error)) } else { Trouble::Final(self.failed(causes(error))) };
         };
         let code = said.code();

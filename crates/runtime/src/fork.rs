@@ -131,6 +131,7 @@ impl ThreadHandle {
         // Files first: the fork is there once its journal is, and then it is whole.
         store.data().copy(&source, &target).await?;
         store.append(&*claim, Seq(0), Append::records(fork.records)).await?;
+        store.release(Arc::from(claim)).await;
         Ok(ThreadHandle::new(Arc::clone(&self.inner), Ok(target)))
     }
 

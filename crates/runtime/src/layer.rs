@@ -38,6 +38,11 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().claim(thread)
     }
 
+    /// As [`Store::release`].
+    fn release(&self, claim: Arc<dyn Claim>) -> BoxFuture<'_, ()> {
+        self.inner().release(claim)
+    }
+
     /// As [`Store::renew`].
     fn renew<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()> {
         self.inner().renew(claim)
@@ -149,6 +154,10 @@ impl StoreLayer for Arc<dyn Store> {
 impl<L: StoreLayer> Store for L {
     fn claim<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Box<dyn Claim>> {
         StoreLayer::claim(self, thread)
+    }
+
+    fn release(&self, claim: Arc<dyn Claim>) -> BoxFuture<'_, ()> {
+        StoreLayer::release(self, claim)
     }
 
     fn renew<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()> {

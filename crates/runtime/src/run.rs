@@ -83,9 +83,9 @@ impl Prepared {
         let owner = Owner { handle: &handle, id: &thread, stopper: &stopper, known: &known };
         if policy != TurnPolicy::Refuse && owner.was_interrupted().await? {
             // What was interrupted comes first; its events are not streamed (sdk-runtime DSE-4).
-            owner.run(&claim, Start::GoOn, None).await?;
+            owner.run(Arc::clone(&claim), Start::GoOn, None).await?;
         }
-        owner.run(&claim, start, Some(begun)).await
+        owner.run(claim, start, Some(begun)).await
     }
 
     /// Joins the run of whoever moves the thread; gives that run's reply. Where nobody takes the input, it is the next turn.
@@ -123,7 +123,7 @@ impl Prepared {
                 // The input waits in the inbox, or its run was left where it was: this is the turn that takes it on.
                 let claim: Arc<dyn Claim> = Arc::from(claim);
                 let owner = Owner { handle: &handle, id: &thread, stopper: &stopper, known: &known };
-                let reply = owner.run(&claim, Start::GoOn, begun.take()).await?;
+                let reply = owner.run(claim, Start::GoOn, begun.take()).await?;
                 if ticket.joined().await?.is_some() {
                     return Ok(reply);
                 }
@@ -214,7 +214,7 @@ impl Owner<'_> {
             || thread.open_calls().next().is_some() && (thread.can_go_on() || posted.iter().any(|(_, item)| decides(&thread, item))))
     }
 
-    async fn run(&self, claim: &Arc<dyn Claim>, start: Start, begun: Option<oneshot::Sender<Subscription>>) -> Result<Reply, AgentError> {
+    async fn run(&self, claim: Arc<dyn Claim>, start: Start, begun: Option<oneshot::Sender<Subscription>>) -> Result<Reply, AgentError> {
         let (handle, id) = (self.handle, self.id);
         let inner = &handle.inner;
         let Loaded { thread, saved_at } = load(&*inner.store, id).await?;
@@ -227,7 +227,7 @@ impl Owner<'_> {
             if matches!(refused, AgentError::NothingToResume { .. }) && through > 0 {
                 // What was posted for runs that are over is not read again.
                 let append = Append { records: Vec::new(), inbox_through: through };
-                inner.store.append(&**claim, thread.head(), append).await?;
+                inner.store.append(&*claim, thread.head(), append).await?;
             }
             return Err(refused);
         }
@@ -306,7 +306,7 @@ impl Owner<'_> {
             model_timeout: inner.model_timeout,
             compaction: handle.compaction_in_force().map(|configured| Arc::clone(&configured.compacting)),
         };
-        let ended = Shell::new(setup, driver, Arc::clone(claim), hub, from, self.stopper.clone()).run().await?;
+        let ended = Shell::new(setup, driver, claim, hub, from, self.stopper.clone()).run().await?;
         if ended.last_run().map(|last| &last.id) != Some(&run) {
             // What was posted changed nothing: no run began.
             return Err(still_waits(&ended, id).unwrap_or_else(|| AgentError::NothingToResume { thread: id.clone() }));

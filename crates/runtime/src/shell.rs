@@ -167,7 +167,8 @@ impl Shell {
             flight.token.cancel();
             flight.abort.abort();
         }
-        drop(self.claim);
+        // Free before anybody hears of the end, so that who does may claim it at once.
+        self.setup.store.release(self.claim).await;
         self.hub.close();
         ended.map(|()| self.driver.thread().clone())
     }

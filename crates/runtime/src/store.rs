@@ -251,6 +251,13 @@ pub trait Store: Send + Sync + 'static {
     /// The owner is not judged by a clock that may jump: whoever takes over has seen the owner silent.
     fn claim<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, Box<dyn Claim>>;
 
+    /// Gives a thread free and waits until everybody can see it: who hears of a run's end may claim the thread at once, from
+    /// another process too. Dropping a claim gives it free as well, a moment later where the store is far away.
+    fn release(&self, claim: Arc<dyn Claim>) -> BoxFuture<'_, ()> {
+        drop(claim);
+        Box::pin(std::future::ready(()))
+    }
+
     /// A sign of life of an owner, also a check: `Fenced` if the claim is lost. An append is one too.
     fn renew<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()>;
 

@@ -244,6 +244,7 @@ impl ThreadHandle {
         let body = RecordBody::TranscriptReplaced { messages: Vec::new(), cleared };
         let record = toolwright_core::Record { seq: thread.head().next(), at: self.inner.clock.now(), run: None, body };
         self.inner.store.append(&*claim, thread.head(), Append::records(vec![Arc::new(record)])).await?;
+        self.inner.store.release(Arc::from(claim)).await;
         Ok(())
     }
 

@@ -183,6 +183,11 @@ impl Store for Postgres {
         self.shared.claims.claim(&self.shared.pool, thread).boxed()
     }
 
+    fn release(&self, claim: Arc<dyn Claim>) -> BoxFuture<'_, ()> {
+        drop(claim);
+        self.shared.claims.settled().boxed()
+    }
+
     fn renew<'a>(&'a self, claim: &'a dyn Claim) -> Answer<'a, ()> {
         journal::renew(self.pool(), claim).boxed()
     }

@@ -42,7 +42,7 @@ pub(super) fn binary() -> Result<Measured> {
 }
 
 /// Builds the command as a user gets it.
-fn release_binary() -> Result<PathBuf> {
+pub(super) fn release_binary() -> Result<PathBuf> {
     let root = repo::root()?;
     let messages = repo::output(repo::cargo().current_dir(&root).args([
         "build",

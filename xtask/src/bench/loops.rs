@@ -13,7 +13,7 @@ use super::{Measured, median};
 
 /// Adds an order line.
 #[tool]
-async fn order_line(
+pub(super) async fn order_line(
     /// Article number.
     article: String,
     /// How many.
@@ -27,14 +27,14 @@ async fn order_line(
 const ARGUMENTS: &str = r#"{"article":"A-1042","count":3,"gift":true}"#;
 
 /// Calls the same tools in each of its steps, then says that it is done. Arguments differ from step to step.
-struct Caller {
+pub(super) struct Caller {
     steps: u32,
     calls: u32,
     asked: AtomicU32,
 }
 
 impl Caller {
-    fn new(steps: u32, calls: u32) -> Self {
+    pub(super) fn new(steps: u32, calls: u32) -> Self {
         Self { steps, calls, asked: AtomicU32::new(0) }
     }
 }
@@ -68,7 +68,7 @@ fn call(step: u32, n: u32) -> Item {
     })
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().context("the async runtime does not start")
 }
 

@@ -5,6 +5,7 @@
 
 mod assemble;
 mod cold;
+mod journal;
 pub(crate) mod local;
 mod loops;
 
@@ -62,6 +63,11 @@ const FIGURES: &[Figure] = &[
     Figure { name: "loop.growth", unit: "x", limit: Limit::AtMost(4.4), measure: loops::growth },
     Figure { name: "assemble", unit: "MB/s", limit: Limit::AtLeast(100.0), measure: assemble::recorded },
     Figure { name: "parallel", unit: "ms", limit: Limit::AtMost(25.0), measure: loops::parallel },
+    Figure { name: "journal.ratio", unit: "x", limit: Limit::AtLeast(0.35), measure: journal::journal },
+    Figure { name: "journal.scaling", unit: "x", limit: Limit::AtLeast(5.0), measure: journal::journal },
+    Figure { name: "growth", unit: "x", limit: Limit::AtMost(10.5), measure: journal::growth },
+    Figure { name: "resume", unit: "ms", limit: Limit::AtMost(50.0), measure: journal::resume },
+    Figure { name: "parked", unit: "ms", limit: Limit::AtMost(20.0), measure: journal::parked },
     Figure { name: "cold.version", unit: "ms", limit: Limit::AtMost(10.0), measure: cold::version },
     Figure { name: "cold.binary", unit: "MB", limit: Limit::AtMost(30.0), measure: cold::binary },
     Figure { name: "local.turn", unit: "ms", limit: Limit::AtMost(800.0), measure: local::measured },

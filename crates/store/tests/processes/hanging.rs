@@ -1,0 +1,82 @@
+//! An owner that hangs past its limit, and wakes up to find another in its place.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Orders;
+use crate::job::Log;
+use crate::kill::check_whole;
+use crate::stores::{self, Place};
+
+const LIMIT: Duration = Duration::from_millis(1200);
+
+async fn hang(place: Place) {
+    let place = place.with_claim_limit(LIMIT);
+    let store = stores::open(&place.address()).await.unwrap();
+    let logs = tempfile::tempdir().unwrap();
+    let (mut followed, mut locked) = (0, 0u64);
+    while followed < 4 {
+        let thread = format!("hangs-{followed}-{locked}");
+        let (first, second) = (Log::at(logs.path().join(format!("{thread}-1"))), Log::at(logs.path().join(format!("{thread}-2"))));
+        let orders = |log: &Log| Orders {
+            role: "work",
+            store: place.address(),
+            thread: thread.clone(),
+            log: log.clone(),
+            pace: Duration::from_millis(15),
+        };
+        let id = toolwright_core::ThreadId::new(thread.as_str()).unwrap();
+        let mut hangs = orders(&first).start();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while first.lines().len() < 3 {
+            assert!(Instant::now() < deadline, "the first process does nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(followed * 7 + locked * 3));
+        let pid = Pid::from_child(&hangs.child);
+        kill_process(pid, Signal::STOP).unwrap();
+        let stopped_at = first.lines();
+
+        // Within the limit nobody takes its place.
+        let mut early = orders(&second).start();
+        let said = early.says().unwrap();
+        if said.contains("was locked by another process") {
+            // SQLite has one writer, and this one was stopped in the middle of a write: nobody can write before it goes on or
+            // dies, and everybody is told so. The thread is whole either way.
+            locked += 1;
+            assert!(locked < 12, "the process is always stopped in the middle of a write");
+            kill_process(pid, Signal::CONT).unwrap();
+            assert_eq!(hangs.says().as_deref(), Some("done"), "{thread}");
+            check_whole(&store, &thread).await;
+            continue;
+        }
+        assert!(said.starts_with("TOOLWRIGHT_SESSION_BUSY"), "{thread}: {said}");
+        std::thread::sleep(LIMIT);
+        let mut follows = orders(&second).start();
+        assert_eq!(follows.says().as_deref(), Some("done"), "{thread}");
+        check_whole(&store, &thread).await;
+        let head = store.info(&id).await.unwrap().unwrap().head;
+
+        // It wakes up, and can neither begin a body, nor ask a model, nor append.
+        kill_process(pid, Signal::CONT).unwrap();
+        let said = hangs.says().unwrap();
+        assert!(said.starts_with("TOOLWRIGHT_STORAGE_FAILED") && said.contains("lost to a later owner"), "{thread}: {said}");
+        assert_eq!(first.lines(), stopped_at, "{thread}: it went on after another took its place");
+        assert_eq!(store.info(&id).await.unwrap().unwrap().head, head, "{thread}: it appended after another took its place");
+        followed += 1;
+    }
+    println!("{place}: an owner that hung was followed 4 times after its limit of {} ms, and did nothing more", LIMIT.as_millis());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_sqlite_an_owner_that_hangs_is_followed_and_can_do_nothing_more() {
+    hang(Place::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_postgres_an_owner_that_hangs_is_followed_and_can_do_nothing_more() {
+    if let Some(place) = Place::postgres() {
+        hang(place).await;
+    }
+}

@@ -96,9 +96,12 @@ const MIGRATIONS: &[&str] = &["
 /// ours is left as it is.
 pub(super) fn open_writer(path: &Path, database: &Database, max_bytes: Option<u64>) -> Result<Connection, StoreError> {
     refuse_what_is_no_database(path, database)?;
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let has_log = std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
     let opened = connect(path, OpenFlags::SQLITE_OPEN_CREATE).and_then(|connection| {
-        // Until it is known to be ours, not even its log is folded into it.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // Until it is known to be ours, not even a log that is there is folded into it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         let version = version(&connection, database)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         if connection.is_readonly(rusqlite::MAIN_DB)? {

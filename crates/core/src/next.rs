@@ -11,7 +11,7 @@ use crate::finish::{FinishReason, GuardrailTrip, StepFinish};
 use crate::ids::{CallId, InputId};
 use crate::message::Author;
 use crate::record::{CallOrigin, Ending, InputMode, Outcome, RecordBody, RunCause};
-use crate::thread::{Call, CallState, QueuedInput, Thread};
+use crate::thread::{Call, CallState, QueuedInput, Run, Thread};
 
 /// The stable name of an action, by which a driver knows what it has in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -174,16 +174,23 @@ impl Thread {
     }
 
     fn may_join(&self) -> impl Iterator<Item = &QueuedInput> {
-        let run = self.run.as_ref().filter(|run| run.cause != RunCause::Invocation);
+        let run = self.run.as_ref().filter(|run| !self.is_direct(run));
         let fits = move |input: &&QueuedInput| run.is_some_and(|run| input.only.as_ref().is_none_or(|only| *only == run.id));
         self.queued.iter().filter(fits)
+    }
+
+    /// Whether the run is about calls that no model asked for, also where a decision or a fork came between.
+    fn is_direct(&self, run: &Run) -> bool {
+        let goes_on = matches!(run.cause, RunCause::Decision | RunCause::Resume);
+        let asked = || self.open_calls().any(|call| call.origin == CallOrigin::Model);
+        run.cause == RunCause::Invocation || (goes_on && if self.turn.is_empty() { self.ended_direct } else { !asked() })
     }
 
     /// No call is open, no step is open: another step, or the end.
     fn go_on_or_finish(&self) -> Action {
         let Some(run) = &self.run else { return Action::Finish(FinishReason::Stop) };
-        // A direct call ends with its result, also where a decision or a fork came between.
-        if run.cause == RunCause::Invocation || (matches!(run.cause, RunCause::Decision | RunCause::Resume) && self.ended_direct) {
+        // A direct call ends with its result.
+        if self.is_direct(run) {
             return self.finish(FinishReason::Stop);
         }
         // New input makes even a run whose model is done go on (sdk-runtime QUE-2), as far as its steps reach.

@@ -27,7 +27,12 @@ async fn hang(place: Place) {
             pace: Duration::from_millis(15),
         };
         let id = toolwright_core::ThreadId::new(thread.as_str()).unwrap();
-        let mut hangs = orders(&first).start();
+        let start = |log: &Log| {
+            let mut child = orders(log).start();
+            assert_eq!(child.says().as_deref(), Some("begins"));
+            child
+        };
+        let mut hangs = start(&first);
         let deadline = Instant::now() + Duration::from_secs(20);
         while first.lines().len() < 3 {
             assert!(Instant::now() < deadline, "the first process does nothing");
@@ -39,7 +44,7 @@ async fn hang(place: Place) {
         let stopped_at = first.lines();
 
         // Within the limit nobody takes its place.
-        let mut early = orders(&second).start();
+        let mut early = start(&second);
         let said = early.says().unwrap();
         if said.contains("was locked by another process") {
             // SQLite has one writer, and this one was stopped in the middle of a write: nobody can write before it goes on or
@@ -53,7 +58,7 @@ async fn hang(place: Place) {
         }
         assert!(said.starts_with("TOOLWRIGHT_SESSION_BUSY"), "{thread}: {said}");
         std::thread::sleep(LIMIT);
-        let mut follows = orders(&second).start();
+        let mut follows = start(&second);
         assert_eq!(follows.says().as_deref(), Some("done"), "{thread}");
         check_whole(&store, &thread).await;
         let head = store.info(&id).await.unwrap().unwrap().head;

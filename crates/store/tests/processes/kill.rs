@@ -133,8 +133,9 @@ async fn killed_and_gone_on(place: Place) {
     let logs = tempfile::tempdir().unwrap();
     // Undisturbed: what the transcript has to be, and how long it takes.
     let log = Log::at(logs.path().join("undisturbed"));
-    let began = Instant::now();
     let mut child = work(&place, "undisturbed", log).start();
+    assert_eq!(child.says().as_deref(), Some("begins"));
+    let began = Instant::now();
     assert_eq!(child.says().as_deref(), Some("done"));
     let took = began.elapsed();
     let expected = read(&store, "undisturbed").await;
@@ -146,6 +147,7 @@ async fn killed_and_gone_on(place: Place) {
         let thread = format!("killed-{round}");
         let (before, after) = (Log::at(logs.path().join(format!("{thread}-1"))), Log::at(logs.path().join(format!("{thread}-2"))));
         let mut child = work(&place, &thread, before.clone()).start();
+        assert_eq!(child.says().as_deref(), Some("begins"));
         std::thread::sleep(Duration::from_micros(moments.next(took.as_micros() as u64 + 2000)));
         // SIGKILL: nothing of the process runs any more.
         child.child.kill().unwrap();
@@ -155,6 +157,7 @@ async fn killed_and_gone_on(place: Place) {
         late += u32::from(killed.thread.run().is_none() && !killed.records.is_empty() && killed.thread.pending().next().is_none());
 
         let mut second = work(&place, &thread, after.clone()).start();
+        assert_eq!(second.says().as_deref(), Some("begins"));
         assert_eq!(second.says().as_deref(), Some("done"), "round {round}");
         let ended = read(&store, &thread).await;
 
@@ -229,6 +232,7 @@ pub(crate) async fn interrupted(store: &Arc<dyn Store>, from: &str, to: &str, st
     });
     let claim = store.claim(&id).await.unwrap();
     store.append(&*claim, Seq(0), toolwright_runtime::Append::records(records.collect())).await.unwrap();
+    store.release(Arc::from(claim)).await;
 }
 
 /// Runs the job undisturbed in this process.

@@ -129,7 +129,10 @@ fn a_child_does_what_it_is_told() {
                 Ok(finish) => say(finish),
                 Err(error) => say(told(Err(error))),
             },
-            "work" => say(told(job::finish(&agent, &var("THREAD")).await)),
+            "work" => {
+                say("begins");
+                say(told(job::finish(&agent, &var("THREAD")).await));
+            }
             // Goes on with each thread it is named, once.
             "race" => {
                 say("ready");

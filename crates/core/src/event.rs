@@ -22,7 +22,8 @@ pub struct Event {
     pub seq: u64,
     /// When.
     pub timestamp: Timestamp,
-    /// For a durable event, the journal position to resume after.
+    /// For a durable event, the journal position to resume after: that of its record or, where more events of that record
+    /// follow, the one before, so that nothing is missed.
     pub position: Option<Seq>,
     /// The child it came from.
     pub subagent: Option<Value>,

@@ -205,6 +205,7 @@ impl Subscription {
     fn leave(&mut self) {
         let Some(left) = self.live.take() else { return };
         self.delivered_until = self.delivered_until.or(Some(left.hub.head()));
+        self.forget_delivered(self.position.next());
     }
 
     fn merge(&mut self, records: &[Arc<Record>], unseen: Unseen, more: bool) {
@@ -235,11 +236,7 @@ impl Subscription {
 
     fn replay(&mut self, record: &Record) {
         self.position = record.seq;
-        if self.delivered_until.is_some_and(|until| record.seq > until) {
-            // What was streamed and has no record by now never gets one.
-            self.end_reasoning(record.at);
-            (self.delivered, self.delivered_until) = (Delivered::default(), None);
-        }
+        self.forget_delivered(record.seq);
         match (&self.follows, &record.run) {
             (Follows::Run, run) if run.as_ref() != Some(&self.run) => return,
             (Follows::Thread { .. }, Some(run)) => self.run = run.clone(),
@@ -262,11 +259,15 @@ impl Subscription {
             }
             _ => false,
         };
-        for kind in project(record) {
+        let kinds = project(record);
+        let last = kinds.iter().rposition(EventKind::is_durable);
+        for (at, kind) in kinds.into_iter().enumerate() {
             let kind = if live { self.remainder(kind) } else { Some(kind) };
             if let Some(kind) = kind {
                 let ends = matches!(kind, EventKind::RunDone { .. }) && matches!(self.follows, Follows::Run);
-                let position = kind.is_durable().then_some(record.seq);
+                // Who goes on from here must not miss what else the record says.
+                let resume_after = if Some(at) == last { record.seq } else { Seq(record.seq.0.saturating_sub(1)) };
+                let position = kind.is_durable().then_some(resume_after);
                 self.push(kind, record.at, position);
                 if ends {
                     self.ended = true;
@@ -306,6 +307,14 @@ impl Subscription {
     fn is_live(&mut self) {
         if let (Follows::Thread { .. }, Some(live)) = (&self.follows, &self.live) {
             self.run = live.hub.run.clone();
+        }
+    }
+
+    /// What was streamed by somebody whose records are all read, and has none, never gets one: `next` is by somebody else.
+    fn forget_delivered(&mut self, next: Seq) {
+        if self.delivered_until.is_some_and(|until| next > until) {
+            self.end_reasoning(self.clock.now());
+            (self.delivered, self.delivered_until) = (Delivered::default(), None);
         }
     }
 

@@ -125,7 +125,7 @@ impl<'a> Encoder<'a> {
         }
         let role = |message: &Message| message.author.role_for(&self.request.acting);
         let human = |(at, message): (usize, &Arc<Message>)| (role(message) == Role::User).then_some(at);
-        let last_human = self.request.messages.iter().enumerate().filter_map(human).last();
+        let last_human = self.request.messages.iter().enumerate().filter_map(human).next_back();
         // Calls of the turn before that wait for their results. Results of the other side's calls are that side's own business.
         let mut open: Vec<&CallItem> = Vec::new();
         for (at, message) in self.request.messages.iter().enumerate() {

@@ -13,6 +13,9 @@ use toolwright::{Agent, FinishReason, Seq, Tool, ToolError};
 use crate::support::server::{Reply, Server};
 use crate::support::{Ended, Home, end_of};
 
+#[path = "../../../store/tests/support/server.rs"]
+mod postgres;
+
 const CALL: Reply = Reply::Calls(&[("day_name", r#"{"date":"1999-12-31"}"#)]);
 const STORE: &str = "threads.db";
 
@@ -628,4 +631,26 @@ fn a_store_that_can_not_be_is_refused_in_one_sentence() {
     assert_eq!(lost.code, Some(2), "{lost:?}");
     assert!(lost.err.contains("has no folder to be in") && lost.err.contains("hint: make none"), "{}", lost.err);
     assert!(std::fs::read_to_string(home.path().join("notes.txt")).unwrap().starts_with("this is no database"));
+}
+
+#[test]
+fn a_thread_on_a_server_goes_on_and_its_password_is_never_shown() {
+    let Some(server) = postgres::Server::shared() else { return };
+    // Any password will do where everybody is trusted.
+    let url = server.url().replace("toolwright@", "toolwright:geheim@");
+    let home = Home::new();
+    let model = Server::new(vec![Reply::Text(&["One."]), Reply::Text(&["Two."])]);
+    let over = |arguments: &[&str]| home.run_with(&[arguments, &["--store", &url]].concat(), &model.env(), "");
+    let id = server.fresh_name();
+    let first = over(&["run", "a", "--thread", &id]);
+    assert_eq!((first.code, first.out.as_str(), first.err.as_str()), (Some(0), "One.\n", ""));
+    let second = over(&["run", "b"]);
+    assert_eq!((second.code, second.out.as_str()), (Some(0), "Two.\n"), "{}", second.err);
+    let (_, how) = second.err.split_once(" --store ").unwrap();
+    assert!(how.starts_with("postgres://toolwright:PASSWORD@127.0.0.1:"), "{}", second.err);
+    let shown = over(&["threads", "show", &id]);
+    assert!(shown.out.ends_with("\n> a\nOne.\n"), "{}", shown.out);
+    let unknown = over(&["threads", "show", "nobody"]);
+    assert!(unknown.code == Some(2) && unknown.err.contains("PASSWORD@"), "{unknown:?}");
+    assert!(!(second.err + &unknown.err).contains("geheim"));
 }

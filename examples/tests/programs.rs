@@ -1,0 +1,46 @@
+//! The examples about processes, run as a newcomer runs them.
+
+#![expect(clippy::disallowed_methods, reason = "these tests run the programs")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[path = "../../crates/store/tests/support/server.rs"]
+mod server;
+
+use std::process::Command;
+
+/// What a program printed, once it ended well.
+#[track_caller]
+fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+fn shared_threads() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shared_threads"));
+    command.env_remove("TOOLWRIGHT_STORE");
+    command
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_job_is_resumed() {
+    let said = printed(&mut Command::new(env!("CARGO_BIN_EXE_killed_and_resumed")));
+    assert!(said.contains("SIGKILL") && said.contains("the other process ends the job: Both tables are in the warehouse."), "{said}");
+    assert!(said.contains("\ncustomers ran 1 time, orders 2 times: only what was running at the kill ran again\n"), "{said}");
+}
+
+#[test]
+fn two_workers_share_the_threads_of_a_file() {
+    let said = printed(&mut shared_threads());
+    assert!(said.starts_with("no server is named, so the threads are in a file"), "{said}");
+    assert!(said.contains("-anchor: 6 letters, counted by worker ") && said.contains("\n8 calls of 8 threads: "), "{said}");
+}
+
+#[test]
+fn two_workers_share_the_threads_of_a_server() {
+    let Some(server) = server::Server::shared() else { return };
+    let said = printed(shared_threads().env("TOOLWRIGHT_STORE", server.url()));
+    assert!(!said.contains("no server is named") && said.contains("\n8 calls of 8 threads: "), "{said}");
+}

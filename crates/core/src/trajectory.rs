@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::finish::FinishReason;
 use crate::ids::{CallId, Seq};
 use crate::message::Author;
+use crate::output::ToolOutput;
 use crate::record::{Outcome, Record, RecordBody, RunCause};
 
 /// One step: what the model said, the calls it made, and what became of them.
@@ -109,6 +110,15 @@ impl Trajectory {
                 if let Some(known) = self.call(call) {
                     known.failed = false;
                     known.result = Some(output.shown());
+                }
+            }
+            // What a fork changed in the messages is what a model reads from then on.
+            RecordBody::TranscriptReplaced { messages, cleared: None } => {
+                for result in messages.iter().flat_map(|message| message.results()) {
+                    if let Some(known) = self.call(&result.call_id) {
+                        known.failed = result.failed.is_some();
+                        known.result = Some(ToolOutput::of(result.parts.clone()).shown());
+                    }
                 }
             }
             RecordBody::RunDone { finish, .. } => self.finish_reason = Some(finish.clone()),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use toolwright_core::{
-    CallId, CallState, Comparison, Input, InputMode, Message, Outcome, Record, RecordBody, Seq, Thread, ThreadId, ToolOutput, Trajectory,
-    compare, end_of_step, sha256_hex,
+    CallId, CallState, Comparison, Input, InputMode, Item, Message, Outcome, Part, Record, RecordBody, Seq, Thread, ThreadId, ToolOutput,
+    Trajectory, compare, end_of_step, sha256_hex,
 };
 
 use crate::agent::checked_input;
@@ -262,32 +262,41 @@ impl Fork {
         Ok(())
     }
 
+    fn messages(&self) -> Vec<Message> {
+        self.thread.transcript().iter().map(|message| (**message).clone()).collect()
+    }
+
+    fn replace(&mut self, messages: Vec<Message>) -> Result<(), AgentError> {
+        let messages = messages.into_iter().map(Arc::new).collect();
+        self.add(RecordBody::TranscriptReplaced { messages, cleared: None })
+    }
+
     fn patch(&mut self, patch: ForkPatch) -> Result<(), AgentError> {
         if let Some(edit) = patch.messages {
-            let before: Vec<Message> = self.thread.transcript().iter().map(|message| (**message).clone()).collect();
-            let messages = edit(before).into_iter().map(Arc::new).collect();
-            self.add(RecordBody::TranscriptReplaced { messages, cleared: None })?;
+            let messages = edit(self.messages());
+            self.replace(messages)?;
         }
         for (call, output) in patch.results {
-            let output = Arc::new(output);
-            let body = match self.thread.call(&call) {
-                Some(open) if !matches!(open.state, CallState::Done) => RecordBody::CallDone {
+            if let Some(open) = self.thread.call(&call).filter(|open| !matches!(open.state, CallState::Done)) {
+                let body = RecordBody::CallDone {
                     call,
                     tool: Arc::clone(&open.tool),
-                    outcome: Outcome::Done { output },
+                    outcome: Outcome::Done { output: Arc::new(output) },
                     duration_ms: open.started_at.map(|_| 0),
                     replaced_by: Some("fork".to_owned()),
                     fatal: None,
-                },
-                _ => {
-                    let named = |message: &Arc<Message>| {
-                        message.results().find(|result| result.call_id == call).map(|result| result.tool_name.clone())
-                    };
-                    let tool = self.thread.transcript().iter().rev().find_map(named).unwrap_or_default();
-                    RecordBody::ResultReplaced { call, tool: tool.into(), output }
-                }
-            };
-            self.add(body)?;
+                };
+                self.add(body)?;
+                continue;
+            }
+            let mut messages = self.messages();
+            let tool = replace_result(&mut messages, &call, &output).unwrap_or_default();
+            let replaced = self.add(RecordBody::ResultReplaced { call, tool: tool.as_str().into(), output: Arc::new(output) });
+            // A result that stands in messages that were brought along, or edited, is replaced with them.
+            match replaced {
+                Err(_) if !tool.is_empty() => self.replace(messages)?,
+                replaced => replaced?,
+            }
         }
         if let Some(input) = patch.input {
             let messages = checked_input(input)?.into_iter().map(Arc::new).collect();
@@ -296,4 +305,19 @@ impl Fork {
         }
         Ok(())
     }
+}
+
+/// Replaces the result of `call`; gives its tool, or `None` where there is no such result.
+fn replace_result(messages: &mut [Message], call: &CallId, output: &ToolOutput) -> Option<String> {
+    let results = messages.iter_mut().rev().flat_map(|message| &mut message.items);
+    let result = results.into_iter().find_map(|item| match item {
+        Item::ToolResult(result) if result.call_id == *call => Some(result),
+        _ => None,
+    })?;
+    result.parts = output.parts().to_vec();
+    if result.parts.is_empty() {
+        result.parts.push(Part::Json { value: serde_json::Value::Null });
+    }
+    result.failed = None;
+    Some(result.tool_name.clone())
 }

@@ -3,16 +3,25 @@
 //! Each promise in the docs of [`Store`] and [`DataStore`](toolwright_runtime::DataStore) is a case here; a store that passes
 //! them all answers as the others do. A store of one's own is tested like this, in a file under `tests/`:
 //!
-//! ```ignore
-//! struct Folder(tempfile::TempDir);
+//! ```
+//! use std::sync::Arc;
+//! use toolwright_runtime::{MemoryStore, Store};
+//! use toolwright_store::suite::{Fixture, Opened};
 //!
-//! impl toolwright_store::suite::Fixture for Folder {
-//!     fn open(&self) -> toolwright_store::suite::Opened<'_> {
-//!         Box::pin(async { Ok(Arc::new(MyStore::open(self.0.path()).await.map_err(|error| error.to_string())?) as Arc<dyn Store>) })
+//! struct Memory;
+//!
+//! impl Fixture for Memory {
+//!     fn open(&self) -> Opened<'_> {
+//!         Box::pin(async { Ok(Arc::new(MemoryStore::new()) as Arc<dyn Store>) })
+//!     }
+//!
+//!     fn is_shared(&self) -> bool {
+//!         false // Opened again, it is another store.
 //!     }
 //! }
 //!
-//! toolwright_store::store_suite!(Folder(tempfile::tempdir().unwrap()));
+//! toolwright_store::store_suite!(Memory);
+//! # fn main() {}
 //! ```
 //!
 //! The expression is evaluated anew for each case, inside an async function that returns a `Result`, and has to give a place

@@ -57,6 +57,8 @@ pub use saved::{Saved, SavedError};
 pub use schema::Issue;
 pub use spec::{Annotations, ArgsExample, EnvNeed, OnInterrupt, ToolOrigin, ToolSpec};
 pub use text::{TRUNCATION_MARKER, bounded, cut, sha256_hex};
+#[cfg(feature = "planted-bugs")]
+pub use thread::FoldBug;
 pub use thread::{Call, CallState, GatedArgs, LastRun, Measured, Misfit, QueuedInput, Run, Thread};
 pub use trajectory::{Comparison, HistoryCall, HistoryStep, Trajectory, TrajectoryDrift, compare, end_of_step};
 pub use transcript::{Transcript, Unbalanced};

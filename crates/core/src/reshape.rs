@@ -58,11 +58,23 @@ impl Thread {
     /// nobody goes on with its run but whoever resumes the fork (sdk-runtime HIS-8, FRK-10).
     pub(crate) fn become_fork(&mut self) {
         self.queued.clear();
+        #[cfg(feature = "planted-bugs")]
+        let keeps = self.planted == Some(crate::thread::FoldBug::ForkKeepsApprovals);
         for call in self.calls.values_mut() {
-            if matches!(call.state, CallState::Asking(_) | CallState::Decided(..)) {
-                call.state = CallState::Opened;
-                call.decision = None;
+            #[cfg(feature = "planted-bugs")]
+            if keeps {
+                continue;
             }
+            if matches!(call.state, CallState::Executing { .. } | CallState::Done) {
+                continue;
+            }
+            // What has not begun comes before the gate again, as that is now. A body that had begun is for its tool to say, whatever
+            // was asked or decided about it since.
+            call.state = match call.attempts {
+                0 => CallState::Opened,
+                attempt => CallState::Executing { attempt },
+            };
+            call.decision = None;
         }
         if self.step.as_ref().is_some_and(|step| !step.replied) {
             // A model call that the source had not heard the end of.
@@ -75,11 +87,6 @@ impl Thread {
         }
         if let Some(last) = &mut self.last_run {
             last.principal = None;
-        }
-        for call in self.calls.values_mut().filter(|call| matches!(call.state, CallState::Cleared)) {
-            // What was let pass and has not begun comes before the gate again, as that is now.
-            call.state = CallState::Opened;
-            call.decision = None;
         }
         self.ended_direct = false;
         self.forked_open = true;

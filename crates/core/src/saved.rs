@@ -162,6 +162,12 @@ impl Thread {
             used_ids: self.used_ids.iter().cloned().collect(),
             repetition: (self.repetition.what.hash(), self.repetition.count),
         };
+        #[cfg(feature = "planted-bugs")]
+        let saved = match self.planted {
+            Some(crate::thread::FoldBug::SavedWithoutInput) => Saved { queued: Vec::new(), ..saved },
+            Some(crate::thread::FoldBug::SavedWithoutIds) => Saved { used_ids: BTreeSet::new(), ..saved },
+            _ => saved,
+        };
         serde_json::to_string(&saved).ok()
     }
 

@@ -299,6 +299,20 @@ pub struct Thread {
     pub(crate) blocked_by: Option<String>,
     #[cfg(feature = "planted-bugs")]
     completion_order: Option<Vec<CallId>>,
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) planted: Option<FoldBug>,
+}
+
+/// A bug in folds that the simulator has to find.
+#[cfg(feature = "planted-bugs")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoldBug {
+    /// A fork keeps what its source waits for.
+    ForkKeepsApprovals,
+    /// What is saved lacks queued input.
+    SavedWithoutInput,
+    /// What is saved lacks the ids that calls had.
+    SavedWithoutIds,
 }
 
 impl Thread {
@@ -306,6 +320,12 @@ impl Thread {
     #[cfg(feature = "planted-bugs")]
     pub fn plant_completion_order(&mut self) {
         self.completion_order = Some(Vec::new());
+    }
+
+    /// Plants a bug that the simulator has to find.
+    #[cfg(feature = "planted-bugs")]
+    pub fn plant(&mut self, bug: FoldBug) {
+        self.planted = Some(bug);
     }
 
     /// A thread without records.
@@ -486,6 +506,8 @@ impl Thread {
                     }
                     self.steps_taken = 0;
                     self.repetition = Repetition::default();
+                    // A fork that was cut after the results of a step: it has nothing left to do.
+                    self.step = None;
                 }
                 self.forked_open = false;
                 if fingerprint.is_some() {

@@ -206,6 +206,21 @@ impl Driver {
         self
     }
 
+    #[cfg(feature = "planted-bugs")]
+    fn has(&self, bug: crate::planted::Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// The planted bug: a compaction that takes the results of the latest turn too.
+    #[cfg(feature = "planted-bugs")]
+    fn with_latest(&self, mut compaction: Box<Compaction>) -> Box<Compaction> {
+        if self.has(crate::planted::Bug::PruneOfTheLatestTurn) {
+            let latest = self.thread.transcript().iter().rev().find_map(|message| message.results().next());
+            compaction.pruned.extend(latest.map(|result| result.call_id.clone()));
+        }
+        compaction
+    }
+
     /// The thread as folded so far, records on their way to the store included.
     pub fn thread(&self) -> &Thread {
         &self.thread
@@ -305,7 +320,7 @@ impl Driver {
         let mut external = Vec::new();
         if let Some(completion) = completion {
             #[cfg(feature = "planted-bugs")]
-            if let (Some(crate::planted::Bug::RerunOfARecordedCall), Completion::Executed { call, .. }) = (self.bug, &completion) {
+            if let (true, Completion::Executed { call, .. }) = (self.has(crate::planted::Bug::RerunOfARecordedCall), &completion) {
                 external.push(Effect::Execute { call: call.clone(), attempt: 1 });
             }
             self.take(completion, now)?;
@@ -333,7 +348,7 @@ impl Driver {
         }
         effects.append(&mut external);
         #[cfg(feature = "planted-bugs")]
-        if self.bug == Some(crate::planted::Bug::BodyBeforeRecord) {
+        if self.has(crate::planted::Bug::BodyBeforeRecord) {
             // The planted bug: the body begins before its record is durable.
             effects.sort_by_key(|effect| !matches!(effect, Effect::Execute { .. }));
         }
@@ -391,6 +406,8 @@ impl Driver {
                 return self.outcome_unknown(call, &tool, "the run ended", now);
             }
             match self.facts.after_interrupt(&tool) {
+                // A fork's run may let fewer run at once than the one that began them.
+                OnInterrupt::Rerun if self.has_no_slot() => return Ok(Attended::Nothing),
                 OnInterrupt::Rerun => {}
                 OnInterrupt::Fail => return self.outcome_unknown(call, &tool, "the process stopped while it ran", now),
                 OnInterrupt::Ask => return self.ask_after_interrupt(call, now),
@@ -400,6 +417,13 @@ impl Driver {
         self.record(RecordBody::CallExecuting { call: call.clone(), tool, attempt, arguments }, now)?;
         self.in_flight.insert(key);
         Ok(Attended::Start(Effect::Execute { call: call.clone(), attempt }))
+    }
+
+    /// Whether as many bodies are in flight as the run lets run at once.
+    fn has_no_slot(&self) -> bool {
+        let limit = self.thread.run().and_then(|run| run.limits.tool_concurrency);
+        let bodies = || self.in_flight.iter().filter(|key| matches!(key, Key::Execute(_))).count();
+        limit.is_some_and(|limit| bodies() >= limit as usize)
     }
 
     fn outcome_unknown(&mut self, call: &CallId, tool: &Arc<str>, why: &str, now: Timestamp) -> Result<Attended, Misfit> {
@@ -466,7 +490,13 @@ impl Driver {
                 self.record_done(&call, *executed, now)
             }
             Completion::Posted { position, item } => {
+                #[cfg(feature = "planted-bugs")]
+                let before = self.inbox_through;
                 self.inbox_through = self.inbox_through.max(position);
+                #[cfg(feature = "planted-bugs")]
+                if self.has(crate::planted::Bug::InputTakenTwice) && matches!(item, InboxItem::Input { .. }) {
+                    self.inbox_through = before;
+                }
                 if position <= self.disregarded {
                     return Ok(());
                 }
@@ -485,6 +515,8 @@ impl Driver {
                 if !self.in_flight.remove(&Key::Ask(step)) {
                     return Ok(());
                 }
+                #[cfg(feature = "planted-bugs")]
+                let compaction = self.with_latest(compaction);
                 self.record(RecordBody::ContextCompacted(*compaction), now)
             }
             Completion::Cancel { reason, partial } => self.cancel(reason, partial, now),
@@ -495,7 +527,7 @@ impl Driver {
         match item {
             InboxItem::Decision { approval, call, sha256, decision } => {
                 #[cfg(feature = "planted-bugs")]
-                if self.bug == Some(crate::planted::Bug::LostDecision) && self.thread.run().is_some() {
+                if self.has(crate::planted::Bug::LostDecision) && self.thread.run().is_some() {
                     return Ok(());
                 }
                 // A decision that nobody waits for, or about other arguments, changes nothing.
@@ -528,6 +560,10 @@ impl Driver {
         only: Option<RunId>,
         now: Timestamp,
     ) -> Result<(), Misfit> {
+        #[cfg(feature = "planted-bugs")]
+        if self.has(crate::planted::Bug::LostInput) && self.in_flight.contains(&Key::Ask(self.thread.step())) {
+            return Ok(());
+        }
         let run = self.thread.run().filter(|run| run.ending.is_none());
         let mine = run.is_some_and(|run| only.as_ref().is_none_or(|only| *only == run.id));
         if only.is_some() && !mine {
@@ -537,6 +573,8 @@ impl Driver {
         // Nothing slips past a decision that is pending: where the run has paused, input waits its turn.
         let mode = if mine { mode } else { InputMode::Queue };
         let silent = self.streamed.take().is_some_and(|streamed| streamed.text.is_empty() && !streamed.calls);
+        #[cfg(feature = "planted-bugs")]
+        let silent = silent || self.has(crate::planted::Bug::SteerOverAReply);
         let immediate = mode == InputMode::Steer && silent && self.in_flight.contains(&Key::Ask(self.thread.step()));
         // A model that is yet to be asked, as after a crash, has said nothing either.
         let unasked = self.thread.unanswered_step().is_some_and(|step| !self.in_flight.contains(&Key::Ask(step)));

@@ -1,6 +1,8 @@
 //! Bugs that the simulator has to find: proof that it looks. Compiled only with the feature `planted-bugs`, on only where a
 //! test switches one on.
 
+use toolwright_core::FoldBug;
+
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -12,9 +14,45 @@ pub enum Bug {
     LostDecision,
     /// A body begins before its record is durable.
     BodyBeforeRecord,
+    /// Input that comes during a model call is dropped.
+    LostInput,
+    /// Input is not marked as taken with the record that journals it: after a crash it is taken again.
+    InputTakenTwice,
+    /// A model call is given up for input that steers although it has said something.
+    SteerOverAReply,
+    /// Compaction takes the results that the model has not answered yet.
+    PruneOfTheLatestTurn,
+    /// A fork keeps what its source waits for.
+    ForkKeepsApprovals,
+    /// A saved fold lacks queued input.
+    SavedWithoutInput,
+    /// A saved fold lacks the ids that calls had.
+    SavedWithoutIds,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::RerunOfARecordedCall, Self::ResultOutOfOrder, Self::LostDecision, Self::BodyBeforeRecord];
+    pub const ALL: [Self; 11] = [
+        Self::RerunOfARecordedCall,
+        Self::ResultOutOfOrder,
+        Self::LostDecision,
+        Self::BodyBeforeRecord,
+        Self::LostInput,
+        Self::InputTakenTwice,
+        Self::SteerOverAReply,
+        Self::PruneOfTheLatestTurn,
+        Self::ForkKeepsApprovals,
+        Self::SavedWithoutInput,
+        Self::SavedWithoutIds,
+    ];
+
+    /// The bug as it is planted in folds, where it is one of theirs.
+    pub fn of_folds(self) -> Option<FoldBug> {
+        match self {
+            Self::ForkKeepsApprovals => Some(FoldBug::ForkKeepsApprovals),
+            Self::SavedWithoutInput => Some(FoldBug::SavedWithoutInput),
+            Self::SavedWithoutIds => Some(FoldBug::SavedWithoutIds),
+            _ => None,
+        }
+    }
 }

@@ -3,32 +3,40 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use toolwright_core::{CallId, EventKind, Record, Thread, Transcript, project};
+use toolwright_core::{CallId, EventKind, FinishReason, LastRun, Record, RecordBody, Run, RunCause, Thread, Transcript, project};
+use toolwright_runtime::{Store as _, ThreadQuery, ThreadStatus};
 
 use super::audit::{Audit, Stage};
-use super::store::Store;
+use super::store::{Store, done};
+use super::tools::TOOLS;
 use super::{Broken, broken};
 
 /// Everything that is checked at the end of a schedule.
 pub(super) fn whole_journal(store: &Store, round_trip: bool) -> Result<(), Broken> {
     let audit = &store.audit;
-    if audit.run.is_some() || audit.step.is_some() {
+    let waits = audit.waiting().next().is_some() || audit.is_open_fork();
+    if audit.run.is_some() || (audit.step.is_some() && !audit.is_open_fork()) {
         return broken("every run that starts ends once", "a run is open at the end".to_owned());
     }
     for call in &audit.calls {
-        if call.stage != Stage::Done && audit.waiting().next().is_none() {
+        if call.stage != Stage::Done && !waits {
             return broken("every call has exactly one result", format!("{} is {:?} at the end, and nothing waits", call.id, call.stage));
         }
     }
-    for approval in &audit.approvals {
-        let settled = audit.calls.get(approval.call).is_none_or(|call| call.stage == Stage::Done);
-        if approval.posted.is_some() && !approval.applied && !settled {
+    for (number, approval) in audit.approvals.iter().enumerate() {
+        let waits = audit.calls.get(approval.call).is_some_and(|call| matches!(call.stage, Stage::Asking(at) if at == number));
+        if approval.posted.is_some() && !approval.applied && waits {
             return broken("a decision that was posted first is applied", format!("{} was not", approval.id));
         }
     }
+    if !waits {
+        audit.all_joined()?;
+    }
     let thread = store.load()?;
     balanced(&thread)?;
+    audit.is_told(thread.transcript())?;
     projection(&store.records, audit)?;
+    index(store)?;
     if round_trip {
         let mut again = Thread::new();
         for record in &store.records {
@@ -39,9 +47,69 @@ pub(super) fn whole_journal(store: &Store, round_trip: bool) -> Result<(), Broke
                 Err(error) => return broken("a record survives a round trip", format!("{error}: {record:?}")),
             }
         }
-        same_state(&thread, &again)?;
+        same_fold("a record survives a round trip", &thread, &again)?;
     }
     Ok(())
+}
+
+/// What the runtime's store answers about the thread without its journal.
+pub(super) fn index(store: &Store) -> Result<(), Broken> {
+    const INDEX: &str = "the index says what the journal says";
+    let Some(real) = store.real() else { return Ok(()) };
+    let thread = &store.thread;
+    let Some(info) = done("info", real.info(thread))? else {
+        return if store.records.is_empty() { Ok(()) } else { broken(INDEX, format!("{thread} is unknown")) };
+    };
+    store.audit.is_shown(thread, &info)?;
+    store.audit.is_pending(thread, &done("pending", real.pending(Some(thread), None, 100))?.items)?;
+    let everywhere = pages(|cursor| {
+        let page = done("pending", real.pending(None, cursor.as_deref(), 1))?;
+        Ok((page.items, page.next))
+    })?;
+    let mine: Vec<_> = everywhere.into_iter().filter(|pending| pending.thread_id == *thread).collect();
+    store.audit.is_pending(thread, &mine)?;
+    for status in [None, Some(ThreadStatus::InProgress), Some(ThreadStatus::AwaitingApproval), Some(ThreadStatus::Finished)] {
+        let listed = pages(|cursor| {
+            let query = ThreadQuery { status, limit: 1, cursor, ..ThreadQuery::default() };
+            let page = done("threads", real.threads(&query))?;
+            Ok((page.items, page.next))
+        })?;
+        let here = listed.iter().filter(|listed| **listed == info).count();
+        if here != usize::from(status.is_none_or(|status| status == info.status)) {
+            return broken(INDEX, format!("{thread} is listed {here} times under {status:?}, and is {info:?}"));
+        }
+    }
+    let unfinished = done("unfinished", real.unfinished(None, 100))?.contains(thread);
+    let open = info.status == ThreadStatus::InProgress || store.has_news(0);
+    if unfinished != open {
+        return broken(INDEX, format!("{thread} is {info:?}, and among the unfinished: {unfinished}"));
+    }
+    Ok(())
+}
+
+/// All items of a listing, page by page.
+fn pages<T>(mut page: impl FnMut(Option<String>) -> Result<(Vec<T>, Option<String>), Broken>) -> Result<Vec<T>, Broken> {
+    let (mut all, mut cursor) = (Vec::new(), None);
+    loop {
+        let (items, next) = page(cursor)?;
+        all.extend(items);
+        if next.is_none() {
+            return Ok(all);
+        }
+        cursor = next;
+    }
+}
+
+/// A thread that has something to do is found by whoever looks for such threads.
+pub(super) fn is_found(store: &Store) -> Result<(), Broken> {
+    let listed = match store.real() {
+        Some(real) => done("unfinished", real.unfinished(None, 100))?.contains(&store.thread),
+        None => store.audit.status() == ThreadStatus::InProgress || store.has_news(0),
+    };
+    if listed {
+        return Ok(());
+    }
+    broken("what waits is found by a worker", format!("{} can go on, and no store lists it", store.thread))
 }
 
 /// The transcript is balanced; an open turn's calls have no results yet.
@@ -61,28 +129,60 @@ pub(super) fn balanced(thread: &Thread) -> Result<(), Broken> {
     }
 }
 
-/// Two folds that should be the same.
-pub(super) fn same_state(stored: &Thread, owner: &Thread) -> Result<(), Broken> {
-    let pending = |thread: &Thread| thread.pending().map(|(call, ask)| (call.id.clone(), ask.clone())).collect::<Vec<_>>();
-    let same = stored.head() == owner.head()
-        && stored.step() == owner.step()
-        && stored.steps_taken() == owner.steps_taken()
-        && stored.run().is_some() == owner.run().is_some()
-        && stored.last_results().eq(owner.last_results())
-        && stored.transcript() == owner.transcript()
-        && pending(stored) == pending(owner);
-    if same {
+/// Two folds that should be the same, in everything that can be seen of them.
+pub(super) fn same_fold(what: &'static str, ours: &Thread, theirs: &Thread) -> Result<(), Broken> {
+    let calls = |thread: &Thread| format!("{:?}", thread.open_calls().collect::<Vec<_>>());
+    let counts = |thread: &Thread| -> Vec<(u32, u32)> {
+        TOOLS.iter().map(|tool| (thread.calls_in_run(tool.name), thread.retries_in_run(tool.name))).collect()
+    };
+    let runs = |thread: &Thread| {
+        let open = thread.run().map(|run| {
+            let Run { id, cause, agent, limits, added, principal, metadata, usage, model_calls, ending, since, .. } = run;
+            format!("{id} {cause} {agent} {limits:?} {added:?} {principal:?} {metadata:?} {usage:?} {model_calls} {ending:?} {since}")
+        });
+        let last = thread.last_run().map(|run| {
+            let LastRun { id, finish, text, usage, model_calls, ending, added, principal, metadata, .. } = run;
+            format!("{id} {finish} {text} {usage:?} {model_calls} {ending:?} {added:?} {principal:?} {metadata:?}")
+        });
+        (open, last)
+    };
+    let different = if ours.head() != theirs.head() || ours.id() != theirs.id() {
+        "the head"
+    } else if (ours.step(), ours.steps_taken()) != (theirs.step(), theirs.steps_taken()) {
+        "the steps"
+    } else if runs(ours) != runs(theirs) {
+        "the runs"
+    } else if !ours.last_results().eq(theirs.last_results()) {
+        "the last results"
+    } else if ours.transcript() != theirs.transcript() {
+        "the transcript"
+    } else if ours.queued() != theirs.queued() {
+        "the queued input"
+    } else if ours.fingerprint() != theirs.fingerprint() || ours.instructions() != theirs.instructions() {
+        "the agent"
+    } else if calls(ours) != calls(theirs) || counts(ours) != counts(theirs) {
+        "the calls"
+    } else if (ours.compacted_for(), ours.measured()) != (theirs.compacted_for(), theirs.measured()) {
+        "what it was measured or made shorter for"
+    } else if (ours.next(), ours.can_go_on()) != (theirs.next(), theirs.can_go_on()) {
+        "what is outstanding"
+    } else if ours.save() != theirs.save() {
+        "what is saved"
+    } else {
         return Ok(());
-    }
-    let results = |thread: &Thread| thread.last_results().map(|(call, _)| call.to_string()).collect::<Vec<_>>();
+    };
     broken(
-        "the fold of the stored journal is the owner's",
+        what,
         format!(
-            "stored: head {}, results {:?}; owner: head {}, results {:?}",
-            stored.head(),
-            results(stored),
-            owner.head(),
-            results(owner)
+            "{different} differ at {} and {}: {:?} and {:?}; outstanding {:?} and {:?}; saved {:?} and {:?}",
+            ours.head(),
+            theirs.head(),
+            runs(ours),
+            runs(theirs),
+            ours.next(),
+            theirs.next(),
+            ours.save(),
+            theirs.save()
         ),
     )
 }
@@ -98,22 +198,52 @@ fn projection(records: &[Arc<Record>], audit: &Audit) -> Result<(), Broken> {
     const ORDER: &str = "events come in the catalogue's order";
     let mut run_open = false;
     let mut step_open = false;
+    let mut waiting = false;
+    let mut steps = 0;
     let mut shown: HashMap<CallId, Shown> = HashMap::new();
+    let (mut replied, mut called) = (false, false);
+    // Until a run begins, a fork's records change what was copied.
+    let mut patched = false;
     for record in records {
+        match &record.body {
+            RecordBody::StepStarted { .. } => (replied, called) = (false, false),
+            RecordBody::ModelReplied { calls, .. } => (replied, called) = (true, !calls.is_empty()),
+            RecordBody::RunStarted { cause, .. } => {
+                // One that was cut after its results is over once something new begins.
+                step_open &= !(patched && matches!(cause, RunCause::Input | RunCause::Invocation));
+                patched = false;
+            }
+            RecordBody::ThreadForked { .. } => {
+                (patched, run_open) = (true, false);
+                // A model call that the source had not heard the end of is no step of the fork, and one without calls is over.
+                steps -= u32::from(step_open && !replied);
+                step_open &= called;
+            }
+            _ => {}
+        }
         for event in project(record) {
             let wrong = || broken(ORDER, format!("{} at {}", event.type_name(), record.seq));
-            if matches!(event, EventKind::RunStart { .. }) == run_open {
+            // Input that comes while the thread waits for a decision is told of at once.
+            let outside = patched || (waiting && matches!(event, EventKind::InputQueued { .. }));
+            if matches!(event, EventKind::RunStart { .. }) == run_open && !outside {
                 return wrong();
             }
             match &event {
                 EventKind::RunStart { .. } => run_open = true,
                 EventKind::RunDone { .. } if step_open => return wrong(),
-                EventKind::RunDone { .. } => run_open = false,
-                EventKind::StepStart { .. } | EventKind::StepDone { .. } => {
+                EventKind::RunDone { finish_reason, .. } => {
+                    run_open = false;
+                    waiting = *finish_reason == FinishReason::AwaitingApproval;
+                }
+                // Between the step's end and the start of the one they name.
+                EventKind::InputApplied { step, .. } if step_open || *step != steps + 1 => return wrong(),
+                EventKind::CompactionStart { .. } | EventKind::CompactionDone { .. } if !step_open || replied => return wrong(),
+                EventKind::StepStart { step } | EventKind::StepDone { step, .. } => {
                     if matches!(event, EventKind::StepStart { .. }) == step_open {
                         return wrong();
                     }
                     step_open = !step_open;
+                    steps = *step;
                 }
                 EventKind::ToolStart { tool_call_id, .. } => {
                     let call = shown.entry(tool_call_id.clone()).or_default();

@@ -1,12 +1,18 @@
 //! The simulator: core and driver under a seeded scheduler, with its invariants checked as they go and after each schedule.
 //!
 //! A schedule is one thread from its first input until it rests for good: a scripted model, tools with chosen latencies and
-//! failures, a store that crashes at any append, owners that die or hang, decisions that come early, late, twice or never,
-//! cancellations that race. Everything is drawn from one seed, so a seed that breaks an invariant replays.
+//! failures, a store that crashes at any append, owners that die or hang, decisions that come early, late, twice or never, input
+//! that is queued or steers, cancellations that race, timers, compaction, saved folds that are stale or damaged, and forks from
+//! any place. In some schedules the runtime's own store is asked everything too. Everything is drawn from one seed, so a seed
+//! that breaks an invariant replays.
 
 mod audit;
 mod checks;
+mod compaction;
+mod forks;
 mod model;
+mod owner;
+mod people;
 mod rng;
 mod store;
 #[cfg(test)]
@@ -15,7 +21,8 @@ mod tools;
 mod world;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use toolwright_core::Record;
@@ -42,29 +49,30 @@ fn broken<T>(invariant: &'static str, detail: String) -> Result<T, Broken> {
     Err(Broken { invariant, detail })
 }
 
-/// What happened over all schedules.
-#[derive(Default)]
-struct Stats {
-    records: u64,
-    runs: u64,
-    asks: u64,
-    calls: u64,
-    bodies: u64,
-    reruns: u64,
-    crashes_before: u64,
-    crashes_after: u64,
-    deaths: u64,
-    hangs: u64,
-    wakes: u64,
-    refused: u64,
-    approved: u64,
-    edited: u64,
-    rejected: u64,
-    late: u64,
-    again: u64,
-    altered: u64,
-    cancels: u64,
-    left_waiting: u64,
+macro_rules! stats {
+    ($($name:ident)+) => {
+        /// What happened over all schedules.
+        #[derive(Default)]
+        struct Stats {
+            $($name: u64,)+
+        }
+
+        impl Stats {
+            fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)+
+            }
+        }
+    };
+}
+
+stats! {
+    records runs asks calls at_once bodies reruns
+    crashes_before crashes_after deaths hangs wakes refused jumps
+    approved edited rejected late again altered cancels left_waiting
+    inputs applied returned steered timers
+    compacted pruned folded
+    saved loaded passed_over
+    forks patches real
 }
 
 /// A schedule that broke an invariant, with its journal.
@@ -77,19 +85,43 @@ struct Found {
 /// Runs one schedule; gives its journal.
 fn schedule(seed: u64, bug: Option<Bug>, table: &Arc<Table>, stats: &mut Stats) -> Result<Vec<Arc<Record>>, Box<Found>> {
     let mut world = World::new(seed, bug, table, stats).map_err(|broken| Box::new(Found { seed, broken, journal: Vec::new() }))?;
-    match world.run() {
-        Ok(()) => Ok(world.store.records),
-        Err(broken) => Err(Box::new(Found { seed, broken, journal: world.store.records })),
+    let ran = world.run();
+    let mut journal = world.store.records;
+    journal.append(&mut world.forks);
+    match ran {
+        Ok(()) => Ok(journal),
+        Err(broken) => Err(Box::new(Found { seed, broken, journal })),
     }
 }
 
-/// Runs schedules until one breaks an invariant.
+/// Runs schedules, as many at once as the machine can, until one breaks an invariant: the one with the lowest seed.
 fn schedules(first: u64, count: u64, bug: Option<Bug>, stats: &mut Stats) -> Result<(), Box<Found>> {
-    let table = Arc::new(Table::new());
-    for seed in first..first.saturating_add(count) {
-        schedule(seed, bug, &table, stats)?;
-    }
-    Ok(())
+    let end = first.saturating_add(count);
+    let (next, lowest) = (AtomicU64::new(first), AtomicU64::new(end));
+    let found: Mutex<Vec<Box<Found>>> = Mutex::default();
+    let all: Mutex<&mut Stats> = Mutex::new(stats);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                let (table, mut mine) = (Arc::new(Table::new()), Stats::default());
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    // Every schedule below the lowest that broke something runs to its end, so which is found is no race.
+                    if seed >= end || seed > lowest.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    if let Err(broken) = schedule(seed, bug, &table, &mut mine) {
+                        lowest.fetch_min(seed, Ordering::Relaxed);
+                        found.lock().unwrap_or_else(PoisonError::into_inner).push(broken);
+                        break;
+                    }
+                }
+                all.lock().unwrap_or_else(PoisonError::into_inner).add(&mine);
+            });
+        }
+    });
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.into_iter().min_by_key(|found| found.seed).map_or(Ok(()), Err)
 }
 
 fn name_of(bug: Bug) -> &'static str {
@@ -98,6 +130,13 @@ fn name_of(bug: Bug) -> &'static str {
         Bug::ResultOutOfOrder => "result-out-of-order",
         Bug::LostDecision => "lost-decision",
         Bug::BodyBeforeRecord => "body-before-record",
+        Bug::LostInput => "lost-input",
+        Bug::InputTakenTwice => "input-taken-twice",
+        Bug::SteerOverAReply => "steer-over-a-reply",
+        Bug::PruneOfTheLatestTurn => "prune-of-the-latest-turn",
+        Bug::ForkKeepsApprovals => "fork-keeps-approvals",
+        Bug::SavedWithoutInput => "saved-without-input",
+        Bug::SavedWithoutIds => "saved-without-ids",
     }
 }
 
@@ -164,16 +203,28 @@ fn tell(found: &Found, bug: Option<Bug>) {
 }
 
 fn print_stats(stats: &Stats, schedules: u64, seconds: f64) {
-    let Stats { records, runs, asks, calls, bodies, reruns, .. } = stats;
+    let Stats { records, runs, asks, calls, bodies, reruns, at_once, .. } = stats;
     println!("schedules  {schedules} in {seconds:.1} s, {:.0} a second", schedules as f64 / seconds.max(0.001));
     println!("journals   {records} records, {runs} runs, {} threads left waiting", stats.left_waiting);
-    println!("work       {asks} model requests, {calls} calls, {bodies} bodies, {reruns} of them again after a crash");
+    println!(
+        "work       {asks} model requests, {calls} calls, {at_once} gates at once, {bodies} bodies, {reruns} of them again after a crash"
+    );
     println!("crashes    {} before an append was durable, {} after", stats.crashes_before, stats.crashes_after);
-    println!("owners     {} died, {} hung, {} woke up, {} appends refused", stats.deaths, stats.hangs, stats.wakes, stats.refused);
+    println!(
+        "owners     {} died, {} hung, {} woke up, {} appends refused, {} clocks jumped back",
+        stats.deaths, stats.hangs, stats.wakes, stats.refused, stats.jumps
+    );
     println!(
         "decisions  {} approved, {} edited, {} rejected, {} late, {} again, {} altered; {} cancellations",
         stats.approved, stats.edited, stats.rejected, stats.late, stats.again, stats.altered, stats.cancels
     );
+    println!(
+        "input      {} posted, {} joined, {} went back, {} model calls given up; {} timers",
+        stats.inputs, stats.applied, stats.returned, stats.steered, stats.timers
+    );
+    println!("compaction {} times, {} results pruned, {} summaries", stats.compacted, stats.pruned, stats.folded);
+    println!("folds      {} saved, {} loaded, {} passed over", stats.saved, stats.loaded, stats.passed_over);
+    println!("forks      {} with {} patches; {} schedules over the store in memory", stats.forks, stats.patches, stats.real);
 }
 
 /// How many schedules it takes to find each planted bug.

@@ -15,6 +15,12 @@ fn two_thousand_schedules_break_no_invariant() {
     assert!(stats.refused > 50 && stats.reruns > 100, "takeovers");
     assert!(stats.approved > 100 && stats.edited > 50 && stats.rejected > 50, "decisions");
     assert!(stats.late > 10 && stats.again > 50 && stats.altered > 50, "decisions that change nothing");
+    assert!(stats.applied > 500 && stats.returned > 30 && stats.steered > 50 && stats.timers > 100, "input");
+    assert!(stats.at_once > 1_000, "gates that answer at once");
+    assert!(stats.pruned > 200 && stats.folded > 100 && stats.compacted > stats.folded, "compaction");
+    assert!(stats.saved > 500 && stats.loaded > 500 && stats.passed_over > 100, "saved folds");
+    assert!(stats.forks > 100 && stats.patches > 50 && stats.real > 100, "forks, and the store in memory");
+    assert!(stats.jumps > 20, "clocks that jump back");
 }
 
 #[test]
@@ -31,11 +37,22 @@ fn each_planted_bug_is_found() {
 #[test]
 fn a_seed_is_one_journal() {
     let table = Arc::new(Table::new());
+    let mut forks = 0;
     for seed in 1..50 {
-        let bytes = || {
-            let journal = schedule(seed, None, &table, &mut Stats::default()).map_err(|found| described(&found)).unwrap();
+        let mut bytes = || {
+            let mut stats = Stats::default();
+            let journal = schedule(seed, None, &table, &mut stats).map_err(|found| described(&found)).unwrap();
+            forks += stats.forks;
             serde_json::to_string(&journal).unwrap()
         };
         assert_eq!(bytes(), bytes(), "seed {seed}");
     }
+    assert!(forks > 4, "the journals of forks are among them");
+}
+
+#[test]
+fn of_several_seeds_the_lowest_is_told() {
+    let found = |_| schedules(1, 200, Some(Bug::SteerOverAReply), &mut Stats::default()).expect_err("it is found").seed;
+    let seeds: Vec<u64> = (0..4).map(found).collect();
+    assert!(seeds.windows(2).all(|pair| pair[0] == pair[1]), "{seeds:?}");
 }

@@ -1,14 +1,26 @@
 //! The journal read a second time, independently of the core's fold: every record is checked as it becomes durable.
 
+mod index;
+mod inputs;
+mod told;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use toolwright_core::{
-    ApprovalId, CallId, CallOpening, CallOrigin, Decision, DecisionVerdict, FinishReason, OnInterrupt, Record, RecordBody, RunCause, RunId,
-    RunLimits, Verdict,
+    ApprovalId, CallId, CallOpening, CallOrigin, Compaction, Decision, DecisionVerdict, FinishReason, InputId, InputMode, Message,
+    OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, StepFinish, Transcript, Verdict,
 };
+use toolwright_runtime::InboxItem;
 
+use self::index::Index;
+pub(super) use self::inputs::Heard;
+use self::inputs::Inputs;
+use self::told::{Script, Told};
 use super::{Broken, broken, tools};
+
+const STEERED: &str = "a step that an immediate steer ends is given up: its model says nothing more";
+const FORK: &str = "a fork has its own decisions, and what had not begun comes before the gate again";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -30,8 +42,15 @@ pub(super) struct AuditCall {
     pub(super) stage: Stage,
     pub(super) attempts: u32,
     pub(super) gated: bool,
-    /// The hash of the arguments that the gate let pass last.
+    origin: CallOrigin,
+    /// The arguments that the gate let pass last, and their hash.
+    pub(super) arguments: Option<Arc<str>>,
     sha256: Option<Arc<str>>,
+    outcome: Option<Outcome>,
+    /// Its body began in the thread that this one is a fork of.
+    elsewhere: bool,
+    /// Somebody let it run, and it was not refused after.
+    approved: bool,
     sequential: bool,
     /// Somebody let it run since its body last began.
     allowed: bool,
@@ -44,10 +63,20 @@ pub(super) struct Approval {
     /// What was posted first.
     pub(super) posted: Option<Decision>,
     pub(super) applied: bool,
+    /// Asked for in the thread that this one is a fork of.
+    foreign: bool,
+    asked_at: i64,
+    reason: Option<String>,
+}
+
+/// A cancellation that was posted.
+struct Cancel {
+    position: u64,
+    run: Option<RunId>,
 }
 
 pub(super) struct AuditRun {
-    id: RunId,
+    pub(super) id: RunId,
     limits: RunLimits,
     ending: bool,
 }
@@ -55,6 +84,8 @@ pub(super) struct AuditRun {
 pub(super) struct AuditStep {
     pub(super) number: u32,
     pub(super) replied: bool,
+    /// Its model call was given up for input that steers.
+    steered: bool,
 }
 
 /// What the journal says.
@@ -68,11 +99,26 @@ pub(super) struct Audit {
     pub(super) runs: u64,
     /// Cancellations posted up to here were for earlier runs.
     pub(super) stale_cancels: u64,
+    /// What the owner's model had said when it took input.
+    pub(super) heard: HashMap<InputId, Heard>,
+    known: Index,
+    /// The last run that ended.
+    pub(super) last_run: Option<RunId>,
+    pub(super) steered: u64,
+    inputs: Inputs,
+    script: Script,
+    cancels: HashMap<u64, Cancel>,
     index: HashMap<CallId, usize>,
     turn: Vec<usize>,
     last_step: u32,
     steps_since_input: u32,
     direct: bool,
+    /// Up to here the records are copied from another thread.
+    copied_through: u64,
+    /// It is a fork, and no run has begun: records change what was copied.
+    patched: bool,
+    /// The run that paused before the one that is open, if that one is to end the wait.
+    stood_for: Option<RunId>,
 }
 
 impl Audit {
@@ -101,6 +147,64 @@ impl Audit {
         })
     }
 
+    /// A fork that was made and not resumed, and ends with what somebody has to answer.
+    pub(super) fn is_open_fork(&self) -> bool {
+        self.patched && (!self.turn.is_empty() || self.script.awaits_reply())
+    }
+
+    /// Whether new input may start a run: no call is open, no step is.
+    pub(super) fn may_send(&self) -> bool {
+        self.run.is_none() && self.turn.is_empty() && (self.step.is_none() || self.patched)
+    }
+
+    /// Whether input waits that the next run takes.
+    pub(super) fn input_waits(&self) -> bool {
+        self.may_send() && self.inputs.waits()
+    }
+
+    /// Something came into the inbox, as the first of its key.
+    pub(super) fn posted(&mut self, item: &InboxItem, position: u64) {
+        match item {
+            InboxItem::Input { id, mode, messages, only } => self.inputs.posted(id, mode, messages, only.as_ref(), position),
+            InboxItem::Cancel { reason, run } => {
+                if let Some(number) = cancel_number(&reason.message) {
+                    self.cancels.insert(number, Cancel { position, run: run.clone() });
+                }
+            }
+            InboxItem::Decision { approval, sha256, decision, .. } => {
+                let asked = self.approvals.iter_mut().find(|known| known.id == *approval && known.sha256 == *sha256);
+                if let Some(asked) = asked {
+                    asked.posted.get_or_insert_with(|| decision.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything up to a position of the inbox is taken.
+    pub(super) fn taken(&mut self, through: u64) -> Result<(), Broken> {
+        self.inputs.taken(through)
+    }
+
+    /// The records up to this position are copied.
+    pub(super) fn copy(&mut self, through: u64) {
+        self.copied_through = through;
+    }
+
+    fn is_copied(&self) -> bool {
+        self.last <= self.copied_through
+    }
+
+    /// Whether a transcript is what the records say.
+    pub(super) fn is_told(&self, transcript: &Transcript) -> Result<(), Broken> {
+        self.script.is_told(transcript)
+    }
+
+    /// All input has joined, or the thread waits for something else.
+    pub(super) fn all_joined(&self) -> Result<(), Broken> {
+        self.inputs.all_joined()
+    }
+
     /// A body is about to begin.
     pub(super) fn may_begin(&self, id: &CallId, attempt: u32, sha256: Option<&Arc<str>>) -> Result<(), Broken> {
         let Some(call) = self.call(id) else {
@@ -120,7 +224,7 @@ impl Audit {
     /// The model is about to be asked.
     pub(super) fn may_ask(&self, step: u32) -> Result<(), Broken> {
         match &self.step {
-            Some(open) if open.number == step && !open.replied => Ok(()),
+            Some(open) if open.number == step && !open.replied && !open.steered => Ok(()),
             _ => broken(
                 "a recorded model reply is never asked for again",
                 format!("the model is asked for step {step}, which does not wait for a reply"),
@@ -133,8 +237,13 @@ impl Audit {
         if record.seq.0 != self.last {
             return broken("positions are gapless", format!("{} follows {}", record.seq, self.last - 1));
         }
+        self.known.note(record);
         if let RecordBody::RunStarted { cause, limits, .. } = &record.body {
             return self.run_started(record, cause, *limits);
+        }
+        if matches!(record.body, RecordBody::ThreadForked { .. }) && self.last <= self.copied_through + 1 {
+            self.forked();
+            return Ok(());
         }
         let open = self.run.as_ref().map(|run| &run.id);
         if record.run.as_ref() != open {
@@ -143,7 +252,10 @@ impl Audit {
         let ending = self.run.as_ref().is_some_and(|run| run.ending);
         match &record.body {
             RecordBody::ThreadOpened { .. } if self.last == 1 => Ok(()),
-            RecordBody::MessageAdded { .. } => self.turn_is_closed(record),
+            RecordBody::MessageAdded { message } => {
+                self.script.message(message);
+                self.turn_is_closed(record)
+            }
             RecordBody::StepStarted { step } => {
                 self.turn_is_closed(record)?;
                 self.steps_since_input += 1;
@@ -155,12 +267,16 @@ impl Audit {
                     return broken("a direct call asks no model", format!("{}: step {step} begins", record.seq));
                 }
                 self.last_step = *step;
-                self.step = Some(AuditStep { number: *step, replied: false });
+                self.step = Some(AuditStep { number: *step, replied: false, steered: false });
                 Ok(())
             }
-            RecordBody::ModelReplied { step, calls, .. } => {
+            RecordBody::ModelReplied { step, calls, message, .. } => {
+                if self.step.as_ref().is_some_and(|open| open.steered) {
+                    return broken(STEERED, format!("{}: step {step}", record.seq));
+                }
                 self.may_ask(*step)?;
                 self.turn_is_closed(record)?;
+                self.script.message(message);
                 if let Some(open) = &mut self.step {
                     open.replied = true;
                 }
@@ -185,26 +301,59 @@ impl Audit {
                 }
                 self.executing(record, call, *attempt)
             }
-            RecordBody::CallDone { call, fatal, .. } => {
-                self.done(call, ending)?;
+            RecordBody::CallDone { call, outcome, fatal, .. } => {
+                self.done(call, outcome, ending)?;
                 if fatal.is_some() {
                     self.run_ends();
                 }
                 Ok(())
             }
-            RecordBody::StepDone { step, .. } => match self.step.take() {
+            RecordBody::StepDone { step, finish, .. } => match self.step.take() {
+                Some(open) if open.number == *step && (open.steered && !ending) != (*finish == StepFinish::Steered) => {
+                    broken("an immediate steer ends its step as steered", format!("{}: step {step} ends as {finish}", record.seq))
+                }
                 Some(open) if open.number == *step => Ok(()),
                 _ => broken("every step that starts ends once", format!("{}: step {step} ends", record.seq)),
             },
             RecordBody::RunCancelled { reason } => {
-                let posted = reason.message.strip_prefix("inbox ").and_then(|at| at.parse::<u64>().ok());
-                if let Some(at) = posted.filter(|at| *at <= self.stale_cancels) {
+                let posted = cancel_number(&reason.message).and_then(|number| self.cancels.get(&number));
+                let meant = |run: &Option<RunId>| run.is_none() || *run == record.run || *run == self.stood_for;
+                let stale = |cancel: &Cancel| cancel.position <= self.stale_cancels || !meant(&cancel.run);
+                if let Some(cancel) = posted.filter(|cancel| !self.is_copied() && stale(cancel)) {
                     return broken(
                         "a cancellation stops the run it was meant for, no later one",
-                        format!("{}: it was posted at {at}", record.seq),
+                        format!("{}: it was posted at {} for {:?}", record.seq, cancel.position, cancel.run),
                     );
                 }
                 self.run_ends();
+                Ok(())
+            }
+            RecordBody::InputQueued { id, mode, messages, only, immediate } => {
+                self.queued(record, id, mode, messages, only.as_ref(), *immediate)
+            }
+            RecordBody::InputApplied { id, step } => {
+                self.turn_is_closed(record)?;
+                if ending || self.step.is_some() || *step != self.last_step + 1 {
+                    return broken("input joins between steps, before the step it names", format!("{}: {id} before {step}", record.seq));
+                }
+                let Some(run) = open else { return broken("a record belongs to the open run", record.seq.to_string()) };
+                for message in self.inputs.applied(id, run)? {
+                    self.script.message(&message);
+                }
+                Ok(())
+            }
+            RecordBody::InputReturned { id, .. } => match open {
+                Some(run) => self.inputs.returned(id, run),
+                None => broken("a record belongs to the open run", record.seq.to_string()),
+            },
+            RecordBody::ContextCompacted(compaction) => self.compacted(record, compaction, ending),
+            RecordBody::TranscriptReplaced { messages, .. } if self.patched => {
+                self.turn_is_closed(record)?;
+                self.script.replace(messages);
+                Ok(())
+            }
+            RecordBody::ResultReplaced { call, output, .. } if self.patched => {
+                self.script.replace_result(call, output);
                 Ok(())
             }
             RecordBody::RunDone { finish, .. } => self.run_done(record, finish),
@@ -219,11 +368,15 @@ impl Audit {
         match cause {
             RunCause::Input | RunCause::Invocation => {
                 self.turn_is_closed(record)?;
+                // A fork may have been cut between the results of a step and its end.
+                if self.step.take().is_some() && !self.patched {
+                    return broken("results stand before any new input", format!("{}: a step is open", record.seq));
+                }
                 self.steps_since_input = 0;
                 self.direct = *cause == RunCause::Invocation;
             }
             // To end a wait: its calls get their results.
-            RunCause::Resume if !self.turn.is_empty() => {}
+            RunCause::Resume if !self.turn.is_empty() || self.is_open_fork() => {}
             _ => {
                 if !self.open().any(|call| matches!(call.stage, Stage::Decided(_))) {
                     return broken("a run of a decision has one", format!("{}: nothing is decided", record.seq));
@@ -232,7 +385,86 @@ impl Audit {
         }
         self.runs += 1;
         self.run = Some(AuditRun { id, limits, ending: false });
+        self.stood_for = self.last_run.clone().filter(|_| *cause == RunCause::Resume);
+        self.known.begins();
+        self.patched = false;
         Ok(())
+    }
+
+    /// What was copied is this thread's past: nothing that the source waits for is decided here, no run of its goes on.
+    fn forked(&mut self) {
+        self.patched = true;
+        self.known.forked(self.run.take().is_some());
+        self.direct = !self.turn.is_empty() && self.open().all(|call| call.origin != CallOrigin::Model);
+        self.inputs.forget();
+        for approval in &mut self.approvals {
+            approval.foreign = true;
+        }
+        for at in self.turn.clone() {
+            self.set(at, |call| {
+                if !matches!(call.stage, Stage::Executing | Stage::Done) {
+                    // A body that had begun is for its tool to say, whatever was asked about it since.
+                    call.stage = if call.attempts > 0 { Stage::Executing } else { Stage::Opened };
+                    (call.allowed, call.approved) = (false, false);
+                }
+                call.elsewhere = call.stage == Stage::Executing;
+            });
+        }
+        match &self.step {
+            Some(step) if !step.replied => {
+                self.step = None;
+                self.last_step -= 1;
+                self.steps_since_input -= 1;
+            }
+            // The model's last word was recorded: nothing is left to do in its step.
+            Some(_) if self.turn.is_empty() && !self.script.ends_with_results() => self.step = None,
+            _ => {}
+        }
+    }
+
+    fn queued(
+        &mut self,
+        record: &Record,
+        id: &InputId,
+        mode: &InputMode,
+        messages: &[Arc<Message>],
+        only: Option<&RunId>,
+        immediate: bool,
+    ) -> Result<(), Broken> {
+        if (self.patched || self.is_copied()) && !self.inputs.knows(id) {
+            // Nobody posted it to this thread.
+            self.inputs.posted(id, mode, messages, only, 0);
+        }
+        let run = self.run.as_ref().filter(|run| !run.ending).map(|run| &run.id);
+        self.inputs.queued(id, mode, messages, only, run)?;
+        let heard = self.heard.remove(id);
+        if immediate {
+            let open = self.step.as_mut().filter(|step| !step.replied && run.is_some() && *mode == InputMode::Steer);
+            match open {
+                Some(step) if heard != Some(Heard::Something) => step.steered = true,
+                _ => return broken("only a silent model call is given up", format!("{}: {id}", record.seq)),
+            }
+            self.steered += 1;
+        } else if *mode == InputMode::Steer && heard == Some(Heard::Nothing) && self.step.as_ref().is_some_and(|step| !step.replied) {
+            return broken("a silent model call is given up", format!("{}: {id}", record.seq));
+        }
+        Ok(())
+    }
+
+    fn compacted(&mut self, record: &Record, compaction: &Compaction, ending: bool) -> Result<(), Broken> {
+        self.turn_is_closed(record)?;
+        if let Some(step) = compaction.step {
+            let open = self.step.as_ref().is_some_and(|open| open.number == step && !open.replied && !open.steered);
+            if !open || ending {
+                return broken("what a model sees is made shorter before it is asked", format!("{}: step {step}", record.seq));
+            }
+        }
+        self.script.compact(compaction)
+    }
+
+    /// Whether input steers the open run: what has not begun does not begin.
+    fn is_steered(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| self.inputs.steers(&run.id)) && !self.direct
     }
 
     fn run_ends(&mut self) {
@@ -245,6 +477,8 @@ impl Audit {
         let Some(run) = self.run.take().filter(|_| self.step.is_none()) else {
             return broken("every run that starts ends once", format!("{}: it ends with a step open, or none was active", record.seq));
         };
+        self.inputs.run_ends(&run.id)?;
+        self.last_run = Some(run.id.clone());
         if *finish == FinishReason::AwaitingApproval {
             let stuck = self.open().all(|call| matches!(call.stage, Stage::Asking(_) | Stage::Opened | Stage::Done));
             if run.ending || !stuck || self.waiting().next().is_none() {
@@ -273,7 +507,12 @@ impl Audit {
             stage: Stage::Opened,
             attempts: 0,
             gated: false,
+            origin: opening.origin.clone(),
+            arguments: None,
             sha256: None,
+            outcome: None,
+            elsewhere: false,
+            approved: false,
             sequential: opening.sequential,
             allowed: false,
         });
@@ -308,6 +547,7 @@ impl Audit {
             let Some(other) = self.calls.get(*other) else { continue };
             match other.stage {
                 Stage::Done => continue,
+                Stage::Executing if other.elsewhere => {}
                 Stage::Cleared | Stage::Executing => running += 1,
                 Stage::Asking(_) | Stage::Decided(_) => waiting += 1,
                 Stage::Opened | Stage::Stopped => {}
@@ -344,8 +584,12 @@ impl Audit {
         sha256: Option<&Arc<str>>,
     ) -> Result<(), Broken> {
         let (at, call) = self.at(id)?;
+        if call.stage == Stage::Opened && self.is_steered() {
+            return broken("what has not begun when input steers does not begin", format!("{}: {id} passes the gate", record.seq));
+        }
         let decided = match call.stage {
-            Stage::Opened if !resumed => None,
+            // In a fork it may have been shown before.
+            Stage::Opened if resumed == call.gated => None,
             Stage::Decided(approval) if resumed => self.approvals.get(approval),
             Stage::Executing if resumed && matches!(verdict, Verdict::Ask(_)) && on_interrupt(&call.tool) == OnInterrupt::Ask => None,
             stage => {
@@ -365,16 +609,23 @@ impl Audit {
                 return broken("a call runs as it was decided", format!("{}: {id}", record.seq));
             }
         }
+        let was = self.calls.get(at).map_or(Stage::Opened, |call| call.stage);
         let stage = match verdict {
             Verdict::Run => Stage::Cleared,
             Verdict::Ask(ask) => {
                 let Some(sha256) = sha256 else { return broken("a decision is about arguments", id.to_string()) };
+                if self.approvals.iter().any(|known| known.id == ask.approval) {
+                    return broken("every decision that is asked for has an id of its own", ask.approval.to_string());
+                }
                 self.approvals.push(Approval {
                     id: ask.approval.clone(),
                     call: at,
                     sha256: Arc::clone(sha256),
                     posted: None,
                     applied: false,
+                    foreign: false,
+                    asked_at: record.at.0,
+                    reason: ask.reason.clone(),
                 });
                 Stage::Asking(self.approvals.len() - 1)
             }
@@ -387,8 +638,13 @@ impl Audit {
         self.set(at, |call| {
             call.stage = stage;
             call.gated = true;
-            if let Some(sha256) = sha256 {
+            if let (Some(arguments), Some(sha256)) = (arguments, sha256) {
+                call.arguments = Some(Arc::clone(arguments));
                 call.sha256 = Some(Arc::clone(sha256));
+            }
+            // What a person let run counts as approved, also where a stage of the gate supplied the result.
+            if !matches!(verdict, Verdict::Ask(_) | Verdict::EndRun { .. }) {
+                call.approved = matches!(was, Stage::Decided(_)) && call.allowed;
             }
         });
         Ok(())
@@ -399,7 +655,14 @@ impl Audit {
         let Stage::Asking(waiting) = open.stage else {
             return broken("a decision is applied once", format!("{call} waits for none"));
         };
+        let copied = self.is_copied();
         let Some(approval) = self.approvals.get_mut(waiting) else { return Ok(()) };
+        if approval.foreign {
+            return broken(FORK, format!("{id} of the source is decided"));
+        }
+        if copied {
+            approval.posted = Some(decision.clone());
+        }
         if approval.id != *id || approval.applied {
             return broken("a decision is applied once", format!("{id} for {call}"));
         }
@@ -436,30 +699,55 @@ impl Audit {
                 return broken("a body that was lost runs again only as its tool says", format!("{}: {id} of `{}`", record.seq, call.tool));
             }
         }
+        if attempt == 1 && self.is_steered() {
+            return broken("what has not begun when input steers does not begin", format!("{}: {id}", record.seq));
+        }
         self.may_start(record, at, false)?;
         self.set(at, |call| {
             call.stage = Stage::Executing;
+            call.elsewhere = false;
             call.attempts = attempt;
             call.allowed = false;
         });
         Ok(())
     }
 
-    fn done(&mut self, id: &CallId, ending: bool) -> Result<(), Broken> {
+    fn done(&mut self, id: &CallId, outcome: &Outcome, ending: bool) -> Result<(), Broken> {
+        let settles = ending || self.patched || self.is_steered();
         let (at, call) = self.at(id)?;
         match call.stage {
             Stage::Done => return broken("every call has exactly one result", id.to_string()),
             Stage::Executing | Stage::Stopped => {}
-            // Only a run that has to end settles what did not run.
-            stage if !ending => return broken("a call that may still run is not settled", format!("{id} is {stage:?}")),
+            // Only a run that has to end, or input that steers, settles what did not run.
+            stage if !settles => return broken("a call that may still run is not settled", format!("{id} is {stage:?}")),
             _ => {}
         }
-        self.set(at, |call| call.stage = Stage::Done);
+        self.set(at, |call| {
+            call.stage = Stage::Done;
+            call.outcome = Some(outcome.clone());
+        });
         if self.open().all(|call| call.stage == Stage::Done) {
+            let asked = self.open().filter(|call| call.origin == CallOrigin::Model);
+            let results = asked.filter_map(|call| {
+                Some(Told {
+                    call: call.id.clone(),
+                    tool: Arc::clone(&call.tool),
+                    outcome: call.outcome.clone()?,
+                    approved: call.approved,
+                    pruned: false,
+                })
+            });
+            let results = results.collect();
+            self.script.results(results);
             self.turn.clear();
         }
         Ok(())
     }
+}
+
+/// The number of a cancellation that was posted.
+fn cancel_number(message: &str) -> Option<u64> {
+    message.strip_prefix("posted ")?.parse().ok()
 }
 
 fn on_interrupt(tool: &str) -> OnInterrupt {

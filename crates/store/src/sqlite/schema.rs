@@ -15,8 +15,8 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// `TwSt`: how a database of ours is told from that of another application.
 const APPLICATION: i32 = 0x5477_5374;
 
-/// How every SQLite database begins.
-const MAGIC: &[u8] = b"SQLite format 3\0";
+/// No database is shorter than its smallest possible page.
+const SMALLEST: u64 = 512;
 
 /// After so many pages of its log the file itself is written. Not the usual thousand: what a step costs then is the same
 /// from the beginning, and a log that is written over is cheaper than one that grows.
@@ -95,7 +95,14 @@ const MIGRATIONS: &[&str] = &["
 /// Opens the connection that writes. The file is made if there is none, and brought to this version's schema; one that is not
 /// ours is left as it is.
 pub(super) fn open_writer(path: &Path, database: &Database, max_bytes: Option<u64>) -> Result<Connection, StoreError> {
-    refuse_what_is_no_database(path, database)?;
+    // Nothing but SQLite opens the file: by the rules of POSIX, closing it would free the locks that SQLite has on it in this process.
+    if path.is_dir() {
+        return Err(StoreError::invalid(format!("the store {database} is a folder; name a file in it")));
+    }
+    // SQLite takes a file of one byte for an empty one, and would write over it.
+    if std::fs::metadata(path).is_ok_and(|file| (1..SMALLEST).contains(&file.len())) {
+        return Err(database.no_database());
+    }
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let has_log = std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
@@ -165,20 +172,6 @@ fn settings(connection: &Connection) -> Result<(), Trouble> {
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
     connection.set_prepared_statement_cache_capacity(128);
-    Ok(())
-}
-
-/// SQLite takes some short files for empty databases, and would write over them.
-fn refuse_what_is_no_database(path: &Path, database: &Database) -> Result<(), StoreError> {
-    if path.is_dir() {
-        return Err(StoreError::invalid(format!("the store {database} is a folder; name a file in it")));
-    }
-    let Ok(mut file) = std::fs::File::open(path) else { return Ok(()) };
-    let mut begins = Vec::new();
-    let read = std::io::Read::read_to_end(&mut std::io::Read::take(&mut file, MAGIC.len() as u64), &mut begins);
-    if read.is_ok() && !begins.is_empty() && begins != MAGIC {
-        return Err(database.no_database());
-    }
     Ok(())
 }
 

@@ -110,7 +110,7 @@ pub(super) fn growth() -> Result<Measured> {
             let store = Sqlite::open(folder.path().join("store.db")).await?;
             let before = written()?;
             rate(&store, "thread", 1, steps).await?;
-            store.close().await?;
+            store.close().await;
             Ok::<_, anyhow::Error>(written()?.saturating_sub(before))
         })?);
     }
@@ -148,7 +148,7 @@ pub(super) fn resume() -> Result<Measured> {
         rate(&store, "long", 1, 1700).await?;
         let head = store.info(&thread).await?.map_or(0, |info| info.head.0);
         ensure!(head >= 10_000, "the thread has {head} records only");
-        store.close().await?;
+        store.close().await;
         Ok::<_, anyhow::Error>(())
     })?;
     let mut times = Vec::new();
@@ -160,7 +160,7 @@ pub(super) fn resume() -> Result<Measured> {
             let store = Sqlite::open(&path).await?;
             let agent = Agent::<NoResolvers>::builder().model(model).tools(tools![order_line]).store(store.clone()).build()?;
             agent.thread(thread.as_str()).send("And now?").await?;
-            store.close().await?;
+            store.close().await;
             let asked = asked.lock().ok().and_then(|asked| *asked).context("the model was not asked")?;
             Ok::<_, anyhow::Error>(asked.duration_since(began))
         })?;
@@ -229,7 +229,7 @@ pub(super) fn parked() -> Result<Measured> {
     runtime.block_on(async {
         let store = Sqlite::open(&path).await?;
         park(&store).await?;
-        store.close().await?;
+        store.close().await;
         Ok::<_, anyhow::Error>(())
     })?;
     let binary = cold::release_binary()?;

@@ -16,15 +16,27 @@ pub(crate) struct Loaded {
 
 /// Loads a thread.
 pub(crate) async fn load(store: &dyn Store, id: &ThreadId) -> Result<Loaded, AgentError> {
-    let mut thread = from_snapshot(store, id).await?.unwrap_or_default();
-    let saved_at = thread.head();
+    if let Some(thread) = from_snapshot(store, id).await? {
+        let saved_at = thread.head();
+        match read_on(store, id, thread).await {
+            Ok(thread) => return Ok(Loaded { thread, saved_at }),
+            // Whether the journal itself is damaged is seen when it is read from its beginning.
+            Err(AgentError::Journal(misfit)) => tracing::debug!(thread = %id, %misfit, "a snapshot does not fit its journal"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Loaded { thread: read_on(store, id, Thread::new()).await?, saved_at: Seq(0) })
+}
+
+/// The fold with the records that follow it.
+async fn read_on(store: &dyn Store, id: &ThreadId, mut thread: Thread) -> Result<Thread, AgentError> {
     loop {
         let records = store.read(id, thread.head(), PAGE).await?;
         for record in &records {
             thread.apply(record)?;
         }
         if records.len() < PAGE {
-            return Ok(Loaded { thread, saved_at });
+            return Ok(thread);
         }
     }
 }

@@ -67,15 +67,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let named = std::env::var("TOOLWRIGHT_STORE").ok().filter(|store| !store.trim().is_empty());
     let folder = std::env::temp_dir().join(format!("shared-threads-{}", std::process::id()));
-    let store = match named {
-        Some(store) => store,
-        None => {
-            println!("no server is named, so the threads are in a file; for PostgreSQL, start one and name it:");
-            println!("  docker run -d -p 5432:5432 -e POSTGRES_PASSWORD=secret postgres");
-            println!("  export TOOLWRIGHT_STORE=postgres://postgres:secret@localhost/postgres");
-            std::fs::create_dir_all(&folder)?;
-            format!("sqlite:{}", folder.join("threads.db").display())
-        }
+    let store = if let Some(store) = named {
+        store
+    } else {
+        println!("no server is named, so the threads are in a file; for PostgreSQL, start one and name it:");
+        println!("  docker run -d -p 5432:5432 -e POSTGRES_PASSWORD=secret postgres");
+        println!("  export TOOLWRIGHT_STORE=postgres://postgres:secret@localhost/postgres");
+        std::fs::create_dir_all(&folder)?;
+        format!("sqlite:{}", folder.join("threads.db").display())
     };
 
     // Whoever posts input needs no worker, and waits for none.

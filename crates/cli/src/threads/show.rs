@@ -64,7 +64,7 @@ impl Counts {
             let page = data.files(thread, "", after.as_deref(), PAGE).await?;
             files += page.len();
             match page.last() {
-                Some(last) if page.len() == PAGE => after = Some(last.path.to_string()),
+                Some(last) if page.len() == PAGE => after = Some(last.path.clone()),
                 _ => break,
             }
         }

@@ -38,6 +38,34 @@ fn body(value: Value) -> RecordBody {
     serde_json::from_value(value).unwrap()
 }
 
+fn gated(call: &CallId, verdict: Verdict) -> RecordBody {
+    let arguments: Arc<str> = r#"{"n":1}"#.into();
+    RecordBody::CallGated {
+        call: call.clone(),
+        tool: "act".into(),
+        sha256: Some(sha256_hex(arguments.as_bytes()).into()),
+        arguments: Some(arguments),
+        repairs: Vec::new(),
+        resumed: false,
+        parent: None,
+        read_only: false,
+        verdict,
+    }
+}
+
+fn call_item(id: &str) -> Item {
+    Item::ToolCall(CallItem {
+        call_id: CallId::new(id),
+        provider_id: Some(format!("p-{id}")),
+        name: "act".to_owned(),
+        // Mostly alike, so that turns repeat; never so that a snapshot may have it.
+        arguments: format!("{{\"a\":\"{SENTINEL}-arguments\"}}"),
+        state: ArgsState::Complete,
+        ask: None,
+        provider_data: None,
+    })
+}
+
 impl Journal {
     fn new() -> Self {
         let mut journal = Self { thread: Thread::new(), records: Vec::new(), forced: VecDeque::new(), count: 0, runs: 0, refused: 0 };
@@ -96,21 +124,6 @@ impl Journal {
         RecordBody::CallDone { call: call.clone(), tool: "act".into(), outcome, duration_ms: None, replaced_by: None, fatal }
     }
 
-    fn gated(&self, call: &CallId, verdict: Verdict) -> RecordBody {
-        let arguments: Arc<str> = r#"{"n":1}"#.into();
-        RecordBody::CallGated {
-            call: call.clone(),
-            tool: "act".into(),
-            sha256: Some(sha256_hex(arguments.as_bytes()).into()),
-            arguments: Some(arguments),
-            repairs: Vec::new(),
-            resumed: false,
-            parent: None,
-            read_only: false,
-            verdict,
-        }
-    }
-
     fn ask(&self, call: &CallId) -> Verdict {
         let approval = ApprovalId::new(format!("t:{}:{call}", self.count));
         Verdict::Ask(ApprovalAsk { approval, reason: None, expires_at: None, detail: None })
@@ -124,7 +137,7 @@ impl Journal {
             "kind": "run.started", "cause": cause.as_str(), "agent": "agent", "limits": limits,
             "principal": { "sub": self.text("principal") }, "metadata": { "m": self.text("metadata") }, "added": self.text("added"),
         });
-        if choice % 2 == 0 {
+        if choice.is_multiple_of(2) {
             started["fingerprint"] = json!({ "model": format!("m{choice}"), "tools": [["act", "1"]], "instructions": "hash" });
             started["instructions"] = json!(self.text("instructions"));
         }
@@ -137,23 +150,10 @@ impl Journal {
         Arc::new(message)
     }
 
-    fn call_item(&self, id: &str) -> Item {
-        Item::ToolCall(CallItem {
-            call_id: CallId::new(id),
-            provider_id: Some(format!("p-{id}")),
-            name: "act".to_owned(),
-            // Mostly alike, so that turns repeat; never so that a snapshot may have it.
-            arguments: format!("{{\"a\":\"{SENTINEL}-arguments\"}}"),
-            state: ArgsState::Complete,
-            ask: None,
-            provider_data: None,
-        })
-    }
-
     fn replied(&self, step: u32, choice: u8) -> RecordBody {
         let calls: Vec<String> = (0..[0, 1, 1, 2, 3][usize::from(choice % 5)]).map(|at| format!("call-{}-{at}", self.count)).collect();
         let mut items = vec![Item::text(self.text("reply"))];
-        items.extend(calls.iter().map(|call| self.call_item(call)));
+        items.extend(calls.iter().map(|call| call_item(call)));
         let opening = |call: &String| CallOpening {
             call: CallId::new(call.as_str()),
             tool: "act".into(),
@@ -163,7 +163,8 @@ impl Journal {
             sequential: choice >= 200,
         };
         let finish = if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
-        let usage = (choice % 3 > 0).then(|| Usage { input_tokens: 10 + u64::from(choice), cost_usd: Some(0.1), ..Usage::default() });
+        let usage =
+            (!choice.is_multiple_of(3)).then(|| Usage { input_tokens: 10 + u64::from(choice), cost_usd: Some(0.1), ..Usage::default() });
         let message = Arc::new(Message { author: Author::SideA, items, metadata: Map::new() });
         let calls = calls.iter().map(opening).collect();
         RecordBody::ModelReplied { step, message, calls, finish, usage, model: "m".into() }
@@ -184,20 +185,20 @@ impl Journal {
                 Some(RecordBody::ModelFailed { step: *step, failure })
             }
             Action::Gate(call) => Some(match choice % 16 {
-                0..=7 => self.gated(call, Verdict::Run),
-                8..=11 => self.gated(call, self.ask(call)),
+                0..=7 => gated(call, Verdict::Run),
+                8..=11 => gated(call, self.ask(call)),
                 12 => {
                     self.forced.push_back(self.done(call, choice));
                     let failure = Arc::new(ToolFailure::denied("act", Some(self.text("reason"))));
-                    self.gated(call, Verdict::Refuse { failure })
+                    gated(call, Verdict::Refuse { failure })
                 }
                 13 => {
                     self.forced.push_back(self.done(call, choice));
-                    self.gated(call, Verdict::Answer { output: Arc::new(ToolOutput::text(self.text("answer"))) })
+                    gated(call, Verdict::Answer { output: Arc::new(ToolOutput::text(self.text("answer"))) })
                 }
                 14 => {
                     let ending = serde_json::from_value(json!({ "ending": "aborted", "reason": { "name": "E", "message": "enough" } }));
-                    self.gated(call, Verdict::EndRun { ending: ending.unwrap() })
+                    gated(call, Verdict::EndRun { ending: ending.unwrap() })
                 }
                 _ => self.done(call, choice),
             }),
@@ -207,7 +208,7 @@ impl Journal {
                 Some(match (begun, choice % 16) {
                     (false, 0..=14) | (true, 0) => executing(),
                     // A body that may have run: a person decides.
-                    (true, 1) => self.gated(call, self.ask(call)),
+                    (true, 1) => gated(call, self.ask(call)),
                     (true, 2) => RecordBody::CallOpened(CallOpening {
                         call: CallId::new(format!("{call}:{}", self.count)),
                         tool: "act".into(),
@@ -226,11 +227,11 @@ impl Journal {
     /// What comes to a thread that rests.
     fn wake(&mut self, choice: u8) -> Option<RecordBody> {
         if let Some((call, ask)) = self.thread.pending().next() {
-            let decision = if choice % 3 == 0 { Decision::reject() } else { Decision::approve().note(self.text("note")) };
+            let decision = if choice.is_multiple_of(3) { Decision::reject() } else { Decision::approve().note(self.text("note")) };
             let sha256 = call.gated.as_ref()?.sha256.clone();
             return Some(RecordBody::CallDecided { approval: ask.approval.clone(), call: call.id.clone(), sha256, decision });
         }
-        let cause = if choice % 8 == 0 { RunCause::Invocation } else { RunCause::Input };
+        let cause = if choice.is_multiple_of(8) { RunCause::Invocation } else { RunCause::Input };
         if cause == RunCause::Invocation {
             let call = CallId::new(format!("direct-{}", self.count));
             let arguments = Some(self.text("arguments").into());
@@ -263,7 +264,7 @@ impl Journal {
         });
         let at = |choice: u8| cuts[usize::from(choice) % cuts.len()];
         let (from, to) = (at(which).min(at(choice)), at(which).max(at(choice)));
-        if from < to && which % 4 != 0 {
+        if from < to && !which.is_multiple_of(4) {
             compaction["folded"] = json!({ "ranges": [[from, to]], "summary": self.text("summary") });
         }
         body(compaction)
@@ -273,10 +274,16 @@ impl Journal {
     fn disturb(&mut self, which: u8, choice: u8) -> Option<RecordBody> {
         Some(match which % 12 {
             0 | 1 => {
-                let only = (choice % 3 == 0).then(|| self.thread.run().map(|run| run.id.clone())).flatten();
-                let mode = if choice % 2 == 0 { InputMode::Queue } else { InputMode::Steer };
+                let only = (choice.is_multiple_of(3)).then(|| self.thread.run().map(|run| run.id.clone())).flatten();
+                let mode = if choice.is_multiple_of(2) { InputMode::Queue } else { InputMode::Steer };
                 let messages = (0..=choice % 3).map(|_| self.human()).collect();
-                RecordBody::InputQueued { id: InputId::new(format!("i-{}", self.count)), mode, messages, only, immediate: choice % 5 == 0 }
+                RecordBody::InputQueued {
+                    id: InputId::new(format!("i-{}", self.count)),
+                    mode,
+                    messages,
+                    only,
+                    immediate: choice.is_multiple_of(5),
+                }
             }
             2 => RecordBody::RunCancelled { reason: AbortReason::abort("stop") },
             3..=5 => self.compacted(choice, which.wrapping_mul(37) ^ choice),
@@ -297,13 +304,13 @@ impl Journal {
             9 => RecordBody::MessageAdded { message: self.human() },
             10 => {
                 // A history brought along, with a call and its result.
-                let id = if choice % 2 == 0 { format!("brought-{}", self.count) } else { "brought".to_owned() };
+                let id = if choice.is_multiple_of(2) { format!("brought-{}", self.count) } else { "brought".to_owned() };
                 let result = json!({ "author": "tool", "items": [
                     { "type": "tool-result", "callId": id, "toolName": "act", "parts": [{ "type": "text", "text": self.text("brought") }] },
                 ]});
                 let result: Message = serde_json::from_value(result).unwrap();
                 self.forced.push_back(RecordBody::MessageAdded { message: Arc::new(result) });
-                let message = Message { author: Author::SideA, items: vec![self.call_item(&id)], metadata: Map::new() };
+                let message = Message { author: Author::SideA, items: vec![call_item(&id)], metadata: Map::new() };
                 RecordBody::MessageAdded { message: Arc::new(message) }
             }
             _ => {
@@ -395,7 +402,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(128))]
+    #![proptest_config(config(64))]
 
     #[test]
     fn a_completed_fold_is_the_whole_one(choices in choices(1..120)) {

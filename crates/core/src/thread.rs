@@ -451,6 +451,8 @@ impl Thread {
     /// Gives every call of a reply an id that is unique in this thread: the provider's where it sent a usable one that is
     /// still free, otherwise the same with a suffix, otherwise one made from the step and the position.
     ///
+    /// One with control characters is not usable: the id becomes part of a key in the store, which keeps no U+0000.
+    ///
     /// Deterministic, so a replay gives the same ids (field reports ).
     pub fn assign_ids(&self, step: u32, items: &mut [Item]) {
         let mut taken: HashSet<CallId> = HashSet::new();
@@ -458,7 +460,7 @@ impl Thread {
         for item in items {
             let Item::ToolCall(call) = item else { continue };
             position += 1;
-            let given = call.provider_id.as_deref().map(str::trim).filter(|id| !id.is_empty());
+            let given = call.provider_id.as_deref().map(str::trim).filter(|id| !id.is_empty() && !id.contains(char::is_control));
             let base = given.map_or_else(|| format!("call_{step}_{position}"), str::to_owned);
             let mut id = CallId::new(base.as_str());
             let mut round = 0u32;

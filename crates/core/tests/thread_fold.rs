@@ -573,3 +573,12 @@ fn text_and_parts_become_one_message_and_messages_pass_unchanged() {
     let whole: Input = messages.clone().into();
     assert_eq!(whole.0, messages);
 }
+
+#[test]
+fn an_id_with_control_characters_is_replaced_by_one_of_ours() {
+    let named = |id: &str| Item::ToolCall(CallItem { provider_id: Some(id.to_owned()), ..item("") });
+    let mut items = vec![named("toolu_1"), named("a\u{0}b"), named("a\nb"), named("é:1")];
+    Thread::new().assign_ids(3, &mut items);
+    let ids: Vec<_> = items.iter().map(|item| if let Item::ToolCall(call) = item { call.call_id.as_str() } else { "" }).collect();
+    assert_eq!(ids, ["toolu_1", "call_3_2", "call_3_3", "é:1"]);
+}

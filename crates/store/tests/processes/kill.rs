@@ -40,17 +40,21 @@ async fn read(store: &Arc<dyn Store>, thread: &str) -> Said {
     Said { records, thread: fold }
 }
 
-/// What a journal says once nothing more can come: a server finishes what a killed process had sent.
+/// What a journal says once nothing of a killed process can come any more: a server finishes what it had sent. A claim of our
+/// own sees to that, since its fencing number shuts out whatever is late.
 async fn settled(store: &Arc<dyn Store>, thread: &str) -> Said {
-    let mut said = read(store, thread).await;
-    loop {
-        std::thread::sleep(Duration::from_millis(15));
-        let again = read(store, thread).await;
-        if again.records.len() == said.records.len() {
-            return again;
+    let id = ThreadId::new(thread).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let claim = loop {
+        match store.claim(&id).await {
+            Ok(claim) => break claim,
+            Err(error) => assert!(Instant::now() < deadline, "the killed process still holds its thread: {error}"),
         }
-        said = again;
-    }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    let said = read(store, thread).await;
+    store.release(Arc::from(claim)).await;
+    said
 }
 
 impl Said {
@@ -133,11 +137,14 @@ async fn killed_and_gone_on(place: Place) {
     let logs = tempfile::tempdir().unwrap();
     // Undisturbed: what the transcript has to be, and how long it takes.
     let log = Log::at(logs.path().join("undisturbed"));
-    let mut child = work(&place, "undisturbed", log).start();
-    assert_eq!(child.says().as_deref(), Some("begins"));
-    let began = Instant::now();
-    assert_eq!(child.says().as_deref(), Some("done"));
-    let took = began.elapsed();
+    let mut took = Duration::MAX;
+    for thread in ["undisturbed", "again", "and-again"] {
+        let mut child = work(&place, thread, log.clone()).start();
+        assert_eq!(child.says().as_deref(), Some("begins"));
+        let began = Instant::now();
+        assert_eq!(child.says().as_deref(), Some("done"));
+        took = took.min(began.elapsed());
+    }
     let expected = read(&store, "undisturbed").await;
     assert_eq!(expected.results().len(), 13);
 
@@ -148,7 +155,7 @@ async fn killed_and_gone_on(place: Place) {
         let (before, after) = (Log::at(logs.path().join(format!("{thread}-1"))), Log::at(logs.path().join(format!("{thread}-2"))));
         let mut child = work(&place, &thread, before.clone()).start();
         assert_eq!(child.says().as_deref(), Some("begins"));
-        std::thread::sleep(Duration::from_micros(moments.next(took.as_micros() as u64 + 2000)));
+        std::thread::sleep(Duration::from_micros(moments.next(took.as_micros() as u64)));
         // SIGKILL: nothing of the process runs any more.
         child.child.kill().unwrap();
         child.child.wait().unwrap();
@@ -182,7 +189,9 @@ async fn killed_and_gone_on(place: Place) {
         // The end is that of an undisturbed run, but for what was running at the kill and follows its `on_interrupt`.
         let running = killed.running();
         let excused: BTreeSet<CallId> = running.iter().filter(|call| call.as_str().starts_with("fragile")).cloned().collect();
-        assert_eq!(ended.transcript_without(&excused), expected.transcript_without(&excused), "round {round}");
+        let (is, should) = (ended.transcript_without(&excused), expected.transcript_without(&excused));
+        let differs = is.iter().zip(&should).position(|(is, should)| is != should);
+        assert!(is.len() == should.len() && differs.is_none(), "round {round}: message {differs:?} differs, {running:?} ran at the kill");
         for call in &running {
             let runs = bodies(&after).iter().filter(|(ran, _)| ran == call).count();
             let expected_runs = usize::from(!call.as_str().starts_with("fragile"));
@@ -198,7 +207,7 @@ async fn killed_and_gone_on(place: Place) {
         took.as_millis()
     );
     // They went where it hurts.
-    assert!(reruns + failed >= 20 && early + late < KILLS / 2, "the kills came at the wrong moments");
+    assert!(reruns + failed >= 20 && early + late < KILLS * 3 / 4, "the kills came at the wrong moments");
 }
 
 // rule: sdk-runtime DUR-8

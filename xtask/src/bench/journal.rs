@@ -56,19 +56,39 @@ async fn rate(store: &Sqlite, name: &str, threads: u32, steps: u32) -> Result<f6
     Ok(f64::from(threads * steps) / began.elapsed().as_secs_f64())
 }
 
-/// Inserts and commits a second of a row as long as a step's records, on a connection with the store's settings.
-fn raw_rate(folder: &Path, name: &str) -> Result<f64> {
-    let connection = rusqlite::Connection::open(folder.join(name))?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.execute_batch("CREATE TABLE rows (at INTEGER PRIMARY KEY, body TEXT NOT NULL)")?;
-    let body = "x".repeat(900);
-    let mut insert = connection.prepare("INSERT INTO rows (body) VALUES (?1)")?;
-    let began = Instant::now();
-    for _ in 0..2 * STEPS {
-        insert.execute([&body])?;
+/// SQLite alone, with the store's settings: what durability costs on this disk whatever is built on it.
+struct Raw {
+    connection: rusqlite::Connection,
+    body: String,
+}
+
+impl Raw {
+    fn open(folder: &Path) -> Result<Self> {
+        let connection = rusqlite::Connection::open(folder.join("raw.db"))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update_and_check(None, "wal_autocheckpoint", 400, |_| Ok(()))?;
+        connection.execute_batch("CREATE TABLE rows (at INTEGER PRIMARY KEY, body TEXT NOT NULL)")?;
+        let raw = Self { connection, body: "x".repeat(900) };
+        // A log that is written over costs less than one that grows: both sides are measured once theirs is.
+        raw.insert(4 * STEPS)?;
+        Ok(raw)
     }
-    Ok(f64::from(2 * STEPS) / began.elapsed().as_secs_f64())
+
+    fn insert(&self, rows: u32) -> Result<()> {
+        let mut insert = self.connection.prepare_cached("INSERT INTO rows (body) VALUES (?1)")?;
+        for _ in 0..rows {
+            insert.execute([&self.body])?;
+        }
+        Ok(())
+    }
+
+    /// Inserts and commits a second, of a row about as long as the records of half a step.
+    fn rate(&self) -> Result<f64> {
+        let began = Instant::now();
+        self.insert(2 * STEPS)?;
+        Ok(f64::from(2 * STEPS) / began.elapsed().as_secs_f64())
+    }
 }
 
 /// Durable steps over raw commits, and many threads over one. All of it alternates, since a disk has moods.
@@ -76,12 +96,13 @@ pub(super) fn journal() -> Result<Measured> {
     let (folder, runtime) = (folder()?, runtime()?);
     let (mut ratios, mut scalings) = (Vec::new(), Vec::new());
     runtime.block_on(async {
+        let raw = Raw::open(folder.path())?;
         let store = Sqlite::open(folder.path().join("store.db")).await?;
-        rate(&store, "warm", 1, 50).await?;
-        for round in 0..5 {
-            let before = raw_rate(folder.path(), &format!("raw-{round}-a.db"))?;
+        rate(&store, "warm", 1, STEPS).await?;
+        for round in 0..7 {
+            let before = raw.rate()?;
             let one = rate(&store, &format!("one-{round}"), 1, STEPS).await?;
-            let after = raw_rate(folder.path(), &format!("raw-{round}-b.db"))?;
+            let after = raw.rate()?;
             ratios.push(one / f64::midpoint(before, after));
             scalings.push(rate(&store, &format!("many-{round}"), THREADS, 20).await? / one);
         }

@@ -137,7 +137,9 @@ async fn to_the_end(agent: &Agent, fork: &ThreadHandle) -> Option<Reply> {
 
 fn fold(records: &[Arc<Record>]) -> Thread {
     let mut thread = Thread::new();
-    records.iter().for_each(|record| thread.apply(record).unwrap());
+    for record in records {
+        thread.apply(record).unwrap();
+    }
     thread
 }
 
@@ -151,7 +153,9 @@ async fn a_fork_from_every_position_goes_on_from_there() {
         assert!(kinds.iter().any(|kind| kind == wanted), "{wanted}");
     }
     let free = Latch::default();
-    (0..1000).for_each(|_| free.release());
+    for _ in 0..1000 {
+        free.release();
+    }
     let mut finished = 0;
     for at in 1..=records.len() {
         let log = Log::default();

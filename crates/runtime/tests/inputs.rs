@@ -651,7 +651,9 @@ async fn queued_input_survives_a_crash_at_any_record() {
         assert_eq!(expected, ["human: go", "side_a: a b", "tool: a b", "human: more 1", "human: more 2", "side_a: after 5 messages"]);
         let records = journal(&store, &id()).await;
         let free = Latch::default();
-        (0..100).for_each(|_| free.release());
+        for _ in 0..100 {
+            free.release();
+        }
         // Before the first step has begun, what was posted joins before it.
         after_each_crash(&records, &expected, || tools(&free), |cut| cut > 3).await;
     }

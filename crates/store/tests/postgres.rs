@@ -17,7 +17,7 @@ use toolwright_core::{AbortReason, Record, Seq, ThreadId};
 use toolwright_runtime::{Append, InboxItem, Posted, Shelf, Store as _, StoreError, ThreadQuery};
 use toolwright_store::postgres::Postgres;
 
-use self::server::{PASSWORD_ROLE, Server};
+use self::server::{PASSWORD_ROLE, SKIPPED, Server};
 
 #[path = "support/server.rs"]
 mod server;
@@ -231,6 +231,51 @@ mod opening {
         assert_eq!(store.read(&id, Seq(0), 9).await.unwrap().len(), 2);
     }
 
+    /// Makes an authority, and by it a certificate for `localhost`, in the server's folder.
+    const CERTIFICATES: &str = "
+        openssl req -x509 -newkey rsa:2048 -nodes -days 9 -subj /CN=authority -keyout ca.key -out ca.crt &&
+        openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server.key -out server.csr &&
+        echo subjectAltName=DNS:localhost >server.ext &&
+        openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 9 -extfile server.ext -out server.crt &&
+        chmod 600 server.key";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_is_encrypted_and_its_server_checked_where_the_address_says_so() {
+        // One of its own: the other tests' server has no TLS.
+        let Ok(server) = Server::start() else {
+            println!("{SKIPPED}");
+            return;
+        };
+        let Some(folder) = server.folder() else { return };
+        let raw = raw(server.url()).await;
+        if raw.batch_execute(&format!("COPY (SELECT 1) TO PROGRAM '{CERTIFICATES}'")).await.is_err() {
+            println!("skipped: openssl is not installed here");
+            return;
+        }
+        raw.batch_execute("ALTER SYSTEM SET ssl = on").await.unwrap();
+        raw.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+        let encrypted = async |name: &str, host: &str, options: &str| {
+            let port = server.port();
+            let url = format!("postgres://toolwright@{host}:{port}/postgres?application_name={name}&{options}");
+            let store = Postgres::builder().schema(name).connect(&url).await?;
+            store.threads(&ThreadQuery::default()).await?;
+            let sql = "SELECT bool_and(s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.application_name = $1";
+            Ok::<bool, StoreError>(raw.query_one(sql, &[&name]).await.unwrap().get(0))
+        };
+        let ca = format!("sslmode=verify-full&sslrootcert={}/data/ca.crt", folder.display());
+        until("the server has TLS", async || encrypted("begins", "localhost", "sslmode=prefer").await == Ok(true)).await;
+        assert_eq!(encrypted("checked", "localhost", &ca).await, Ok(true));
+        assert_eq!(encrypted("plain", "localhost", "sslmode=disable").await, Ok(false));
+        for (host, options, says) in [
+            ("localhost", "sslmode=require", "UnknownIssuer"),
+            ("127.0.0.1", &*ca, "not valid for name"),
+            ("localhost", "sslmode=require&sslrootcert=/no/such/file", "/no/such/file"),
+        ] {
+            let error = encrypted("refused", host, options).await.unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
     // rule: sdk-runtime STO-4
     #[tokio::test(flavor = "multi_thread")]
     async fn a_closed_store_says_so_and_its_claims_are_free() {
@@ -395,6 +440,11 @@ mod connections {
         one_in: AtomicU64,
         /// Nothing gets through, and nothing is closed.
         deaf: watch::Sender<bool>,
+        /// So many connections were opened.
+        opened: AtomicU64,
+        /// Of so many the clients' ends are closed, of which the server hears only once they are let go.
+        orphaned: watch::Sender<u64>,
+        let_go: watch::Sender<bool>,
         random: AtomicU64,
         cuts: AtomicU64,
     }
@@ -424,11 +474,20 @@ mod connections {
                     let Ok(server) = tokio::net::TcpStream::connect(("127.0.0.1", target)).await else { continue };
                     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
                     let faults = Arc::clone(&shared);
+                    let number = faults.opened.fetch_add(1, Ordering::Relaxed);
                     tokio::spawn(async move {
+                        let (mut from_client, mut to_server) = (from_client, to_server);
+                        let (mut from_server, mut to_client) = (from_server, to_client);
+                        let mut orphaned = faults.orphaned.subscribe();
                         // Whichever side ends first ends both.
-                        tokio::select! {
-                            () = pump(from_client, to_server, &faults) => {}
-                            () = pump(from_server, to_client, &faults) => {}
+                        let cut = tokio::select! {
+                            () = pump(&mut from_client, &mut to_server, &faults) => false,
+                            () = pump(&mut from_server, &mut to_client, &faults) => false,
+                            _ = orphaned.wait_for(|orphaned| *orphaned > number) => true,
+                        };
+                        if cut {
+                            drop((from_client, to_client));
+                            let _ = faults.let_go.subscribe().wait_for(|let_go| *let_go).await;
                         }
                     });
                 }
@@ -443,7 +502,7 @@ mod connections {
 
     /// Forwards until the end or the cut: before a piece, in its middle, or behind it, so that what was sent arrived and the
     /// answer does not.
-    async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, faults: &Faults) {
+    async fn pump(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, faults: &Faults) {
         let mut piece = vec![0; 65536];
         loop {
             let length = from.read(&mut piece).await.unwrap_or(0);
@@ -528,6 +587,38 @@ mod connections {
         }
         appended.unwrap();
         assert_eq!(store.read(&id, Seq(0), 9).await.unwrap(), records(1..=3));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lock_that_a_lost_session_still_has_is_waited_for() {
+        let Some(server) = Server::shared() else { return };
+        if server.folder().is_none() {
+            return;
+        }
+        let name = server.fresh_name();
+        let proxy = Proxy::before(server).await;
+        let store = Postgres::builder().schema(&name).connect(&format!("{}?application_name={name}", proxy.url())).await.unwrap();
+        let id = thread("orphaned");
+        let claim = store.claim(&id).await.unwrap();
+        let raw = raw(server.url()).await;
+        let owners = async || {
+            let sql = "SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                WHERE l.locktype = 'advisory' AND l.granted AND a.application_name = $1";
+            raw.query(sql, &[&name]).await.unwrap().iter().map(|row| row.get::<_, i32>(0)).collect::<Vec<_>>()
+        };
+        let before = owners().await;
+        assert_eq!(before.len(), 1);
+        proxy.faults.orphaned.send_replace(proxy.faults.opened.load(Ordering::Relaxed));
+        let tries = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND query LIKE '%pg_try_advisory_lock(o.key)%'";
+        until("the next session has tried", async || raw.query_one(tries, &[&name]).await.unwrap().get::<_, i64>(0) == 1).await;
+        assert_eq!(owners().await, before);
+        proxy.faults.let_go.send_replace(true);
+        until("another session has the lock", async || matches!(owners().await.as_slice(), [owner] if !before.contains(owner))).await;
+        store.append(&*claim, Seq(0), Append::records(records(1..=1))).await.unwrap();
+        let other = opened(server, &name).await;
+        assert_eq!(other.claim(&id).await.err(), Some(StoreError::Busy { thread: id.clone() }));
+        drop(claim);
+        until("the thread is free", async || other.claim(&id).await.is_ok()).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -227,19 +227,18 @@ impl Claims {
         loop {
             let owned: Vec<(Place, u64)> =
                 lock(&self.state).held.iter().filter_map(|(place, fence)| Some((place.clone(), (*fence)?))).collect();
-            match tries.bounded(connect(pool, &owned)).await {
-                Ok(session) => {
-                    let session = Arc::new(session);
+            let opened = async {
+                let session = pool.server.connect().await?;
+                let tried = lock_again(pool, &session, &owned).await?;
+                Ok((Arc::new(session), tried))
+            };
+            match tries.bounded(opened).await {
+                Ok((session, tried)) => {
                     let mut state = lock(&self.state);
-                    for (place, _) in &owned {
-                        // Dropped since: its unlocking went to the session before this one.
-                        if !state.held.contains_key(place) {
-                            unlock(&session, pool, place);
-                        }
-                    }
+                    let missing = state.sort_out(pool, &session, tried);
                     state.session = Some(Arc::clone(&session));
                     drop(state);
-                    watch_over(Arc::downgrade(self), Arc::downgrade(pool), &session);
+                    watch_over(Arc::downgrade(self), Arc::downgrade(pool), &session, missing);
                     return Ok(session);
                 }
                 Err(trouble) => tries.after(trouble).await?,
@@ -265,24 +264,56 @@ impl Claims {
     }
 }
 
-/// Opens a session, and locks what this process owns as far as nobody came after.
-async fn connect(pool: &Pool, owned: &[(Place, u64)]) -> Result<Session, Trouble> {
-    let session = pool.server.connect().await?;
-    if !owned.is_empty() {
-        let threads: Vec<&str> = owned.iter().map(|((thread, _), _)| thread.as_str()).collect();
-        let fences: Vec<i64> = owned.iter().map(|(_, fence)| number(*fence)).collect();
-        let keys: Vec<i64> = owned.iter().map(|((thread, generation), _)| key(&pool.server.schema, thread.as_str(), *generation)).collect();
-        let sql = "SELECT pg_try_advisory_lock(o.key) FROM unnest($1::TEXT[], $2::BIGINT[], $3::BIGINT[]) AS o (thread, fence, key)
-            JOIN claims c ON c.thread = o.thread AND c.fence = o.fence";
-        session.rows(sql, &[&threads, &fences, &keys]).await.map_err(|error| pool.server.trouble(&error))?;
+impl State {
+    /// After owned places were locked again: gives those that somebody else had locked, and unlocks what was dropped meanwhile,
+    /// whose unlocking went to the session before this one.
+    fn sort_out(&self, pool: &Pool, session: &Session, tried: Vec<(Place, u64, bool)>) -> Vec<(Place, u64)> {
+        let mut missing = Vec::new();
+        for (place, fence, locked) in tried {
+            let ours = self.held.get(&place) == Some(&Some(fence));
+            match (locked, ours) {
+                (true, false) => unlock(session, pool, &place),
+                (false, true) => missing.push((place, fence)),
+                _ => {}
+            }
+        }
+        missing
     }
-    Ok(session)
 }
 
-/// When the session is lost, its locks are gone: as long as this process owns anything, it tries to have them again.
-fn watch_over(claims: Weak<Claims>, pool: Weak<Pool>, session: &Session) {
+/// Tries to lock what this process owns, as far as nobody came after. Gives what was tried, and whether it was locked.
+async fn lock_again(pool: &Pool, session: &Session, owned: &[(Place, u64)]) -> Result<Vec<(Place, u64, bool)>, Trouble> {
+    if owned.is_empty() {
+        return Ok(Vec::new());
+    }
+    let threads: Vec<&str> = owned.iter().map(|((thread, _), _)| thread.as_str()).collect();
+    let fences: Vec<i64> = owned.iter().map(|(_, fence)| number(*fence)).collect();
+    let keys: Vec<i64> = owned.iter().map(|((thread, generation), _)| key(&pool.server.schema, thread.as_str(), *generation)).collect();
+    let sql = "SELECT o.key, pg_try_advisory_lock(o.key) FROM unnest($1::TEXT[], $2::BIGINT[], $3::BIGINT[]) AS o (thread, fence, key)
+        JOIN claims c ON c.thread = o.thread AND c.fence = o.fence";
+    let failed = |error: tokio_postgres::Error| pool.server.trouble(&error);
+    let mut tried = Vec::new();
+    for row in session.rows(sql, &[&threads, &fences, &keys]).await.map_err(failed)? {
+        let (of, done): (i64, bool) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+        let place = keys.iter().zip(owned).find(|(key, _)| **key == of);
+        tried.extend(place.map(|(_, (place, fence))| (place.clone(), *fence, done)));
+    }
+    Ok(tried)
+}
+
+/// When the session is lost, its locks are gone: as long as this process owns anything, it tries to have them again. At first
+/// the server may not have noticed that the session before is over, and what that one locked is still missing.
+fn watch_over(claims: Weak<Claims>, pool: Weak<Pool>, session: &Arc<Session>, mut missing: Vec<(Place, u64)>) {
     let ended = session.ended();
+    let session = Arc::downgrade(session);
     tokio::spawn(async move {
+        while !missing.is_empty() && tokio::time::timeout(RECONNECT_EVERY, ended.wait()).await.is_err() {
+            let (Some(claims), Some(pool), Some(session)) = (claims.upgrade(), pool.upgrade(), session.upgrade()) else { return };
+            missing.retain(|(place, fence)| lock(&claims.state).held.get(place) == Some(&Some(*fence)));
+            if let Ok(tried) = lock_again(&pool, &session, &missing).await {
+                missing = lock(&claims.state).sort_out(&pool, &session, tried);
+            }
+        }
         ended.wait().await;
         loop {
             let (Some(claims), Some(pool)) = (claims.upgrade(), pool.upgrade()) else { return };

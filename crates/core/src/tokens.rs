@@ -218,7 +218,7 @@ mod tests {
         assert!(of_text(&"x".repeat(100_000)) >= 25_000);
     }
 
-    // rule: sdk-runtime MM-3
+    // As sdk-runtime MM-3 counts it.
     #[test]
     fn an_image_costs_a_thousand_however_long_its_address_is() {
         let long = format!("data:image/png;base64,{}", "A".repeat(1_000_000));

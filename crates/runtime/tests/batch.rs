@@ -359,6 +359,7 @@ async fn a_sequential_tool_is_a_barrier_both_ways() {
 // rule: sdk-tools 5.2/9, sdk-tools 5.3/1, sdk-tools 5.3/2, sdk-tools 5.3/3
 // rule: sdk-runtime PAR-4, sdk-runtime PAR-5, sdk-runtime 57/3, sdk-runtime ORD-8
 // case: rust-reports B-32
+// rule: sdk-tools 13.4/9
 #[tokio::test]
 async fn siblings_of_a_waiting_call_go_on_and_the_model_is_asked_when_all_have_results() {
     let (latch, log) = (Latch::default(), Log::default());
@@ -403,6 +404,7 @@ async fn with_a_concurrency_of_one_a_waiting_call_holds_the_rest() {
     assert_eq!((log.all(), call_ids(&reply.unwrap()).len()), (vec!["body b".to_owned(), "body c".to_owned()], 3));
 }
 
+// rule: sdk-tools 13.3/7
 #[tokio::test]
 async fn two_decisions_may_come_in_any_order_and_one_by_one() {
     for order in [[0, 1], [1, 0]] {
@@ -446,6 +448,7 @@ async fn a_decision_that_comes_early_goes_on_in_the_same_run() {
 
 // rule: sdk-tools 5.2/11
 // rule: sdk-runtime LOOP-5, sdk-runtime LOOP-6, sdk-runtime PAR-7
+// rule: sdk-runtime DUR-1
 #[tokio::test]
 async fn the_turn_is_in_the_store_before_any_body_and_each_result_as_it_comes() {
     let (store, log) = (MemoryStore::new(), Log::default());
@@ -609,6 +612,8 @@ async fn an_abort_ends_the_reading_and_closes_the_stream() {
 
 // ---------------------------------------------------------------------------------------------- a thread that waits
 
+// rule: sdk-tools 13.3/6
+// rule: sdk-runtime DUR-5
 #[tokio::test]
 async fn nothing_slips_past_a_waiting_call() {
     let log = Log::default();

@@ -203,6 +203,7 @@ fn runtime_journal(store: &MemoryStore) -> Vec<Arc<Record>> {
 // rule: sdk-runtime CMP-2
 // rule: sdk-runtime CMP-3
 // rule: sdk-runtime CMP-14
+// rule: sdk-runtime 57/7
 #[tokio::test]
 async fn it_acts_before_the_call_that_is_too_long_and_what_it_did_stays() {
     let (store, told) = (MemoryStore::new(), Log::default());
@@ -766,6 +767,7 @@ async fn after_a_crash_at_any_record_a_model_sees_the_same() {
 
 // rule: sdk-runtime CMP-13
 // rule: sdk-runtime CMP-14
+// rule: sdk-runtime SES-12
 #[tokio::test]
 async fn a_thread_is_compacted_on_request_and_says_what_that_did() {
     let store = MemoryStore::new();

@@ -23,6 +23,7 @@ fn written(events: &[Event]) -> Vec<String> {
 
 // rule: sdk-runtime 57/1, sdk-runtime EV-1, sdk-runtime EV-2, sdk-runtime ORD-1, sdk-runtime ORD-11
 // rule: sdk-tools 34/5
+// rule: sdk-runtime RUN-8
 #[tokio::test]
 async fn a_text_run_event_by_event() {
     let latch = Latch::default();
@@ -140,6 +141,8 @@ async fn the_text_of_a_run_has_no_reasoning() {
     assert!(matches!(&events.last().unwrap().kind, EventKind::RunDone { text, .. } if &**text == "Yes. Sure."));
 }
 
+// rule: sdk-runtime RUN-7
+// case: field-reports 151
 #[tokio::test]
 async fn who_reads_the_journal_sees_what_who_watched_saw() {
     let store = MemoryStore::new();
@@ -220,6 +223,7 @@ async fn the_last_event_agrees_with_the_reply() {
 
 // rule: sdk-tools 34/1, sdk-tools 34/4
 // rule: sdk-runtime ORD-12, sdk-runtime EV-9
+// rule: sdk-tools 13.4/13
 #[tokio::test]
 async fn a_call_starts_once_over_its_pause() {
     for (decision, end) in [(Decision::approve(), "tool.done c1"), (Decision::reject(), "tool.error c1 ToolRejectedError")] {

@@ -303,6 +303,7 @@ async fn a_rewrite_that_does_not_hold_is_a_validation_failure_that_names_who_mad
 }
 
 // rule: sdk-tools 36/8
+// rule: sdk-tools 13.4/5
 #[tokio::test]
 async fn a_hook_that_changes_what_was_approved_is_refused() {
     let log = Log::default();
@@ -604,6 +605,7 @@ async fn a_tool_for_a_sandbox_without_a_body_for_one_does_not_run() {
 
 // rule: sdk-tools 7.3/4, sdk-tools 7.4/7
 // rule: sdk-runtime GATE-7
+// rule: sdk-tools 13.4/8
 #[tokio::test]
 async fn a_rejected_call_and_an_approved_one_that_fails_have_the_one_shape() {
     let script = Script::new([calls([("c1", "act", "{}"), ("c2", "act", "{}")]), say("done")]);
@@ -840,6 +842,9 @@ async fn missing_and_repeated_ids_lose_no_call() {
 }
 
 // rule: sdk-tools 3.1/8
+// rule: sdk-tools 13.3/1
+// rule: sdk-tools 13.4/11
+// rule: sdk-runtime SES-8
 #[tokio::test]
 async fn a_call_that_needs_approval_pauses_the_run_and_runs_once_decided() {
     let log = Log::default();
@@ -888,6 +893,7 @@ async fn edited_arguments_are_validated_and_shown_where_the_call_goes_on() {
     }
 }
 
+// rule: sdk-tools 13.4/1
 #[tokio::test]
 async fn a_second_decision_is_refused_with_the_name_of_the_first() {
     let store = MemoryStore::new();
@@ -915,6 +921,7 @@ async fn a_second_decision_is_refused_with_the_name_of_the_first() {
     }
 }
 
+// rule: sdk-tools 13.4/6
 #[tokio::test]
 async fn a_deny_rule_made_while_the_call_waited_still_denies() {
     let store = MemoryStore::new();

@@ -90,6 +90,7 @@ async fn fate(ticket: &Ticket) -> String {
 // ---------------------------------------------------------------------------------------------------------------- queued
 
 // rule: sdk-runtime QUE-1, sdk-runtime QUE-3, sdk-runtime ORD-6
+// rule: sdk-runtime LOOP-4
 #[tokio::test]
 async fn input_queued_while_a_tool_runs_joins_after_its_results_in_its_order() {
     let latch = Latch::default();
@@ -272,6 +273,7 @@ async fn input_for_a_thread_outlives_the_end_of_a_run() {
 }
 
 // rule: sdk-runtime QUE-4
+// rule: sdk-runtime STE-7
 #[tokio::test]
 async fn input_for_a_run_that_is_over_is_not_taken() {
     let store = MemoryStore::new();

@@ -257,6 +257,7 @@ async fn max_steps_ends_a_run_only_where_the_model_wanted_more() {
 }
 
 // rule: sdk-runtime FIN-2
+// rule: sdk-tools 13.4/12
 #[tokio::test]
 async fn steps_before_a_pause_count_after_it() {
     let tool = Tool::new("act", "Acts.").needs_approval().run_json(|args, _| async move { Ok::<_, ToolError>(args) }).unwrap();
@@ -382,6 +383,7 @@ async fn a_model_that_falls_silent_fails_its_step() {
     }
 }
 
+// rule: sdk-runtime RUN-9
 #[tokio::test]
 async fn a_reply_that_ends_early_is_not_kept() {
     let item = ModelEvent::CallDelta { index: 0, name: Some("act".to_owned()), arguments: r#"{"a"#.to_owned() };
@@ -588,6 +590,7 @@ async fn an_aborted_thread_can_go_on() {
 // ------------------------------------------------------------------------------------------------------------ deadlines
 
 // case: rust-reports F-80
+// case: field-reports 148
 #[tokio::test(start_paused = true)]
 async fn a_tool_has_one_deadline_and_its_result_says_that_the_outcome_is_unknown() {
     let takes = |name: &str, seconds: u64, timeout: Option<u64>| {
@@ -752,6 +755,7 @@ async fn to_the_end(agent: &Agent) -> toolwright_runtime::Reply {
 
 // rule: sdk-tools 5.2/12
 // rule: sdk-runtime LOOP-2, sdk-runtime CTX-3
+// rule: sdk-runtime DSE-3
 #[tokio::test]
 async fn after_a_crash_at_any_record_nothing_recorded_is_done_again_and_the_end_is_the_same() {
     let (store, log) = (MemoryStore::new(), Log::default());
@@ -791,6 +795,7 @@ async fn after_a_crash_at_any_record_nothing_recorded_is_done_again_and_the_end_
 }
 
 // rule: sdk-runtime LOOP-2, sdk-runtime CTX-3
+// rule: sdk-runtime DUR-3
 #[tokio::test]
 async fn unanswered_calls_run_before_new_input_can_come() {
     let (store, log) = (MemoryStore::new(), Log::default());
@@ -900,6 +905,7 @@ async fn a_crash_in_a_stream_begins_it_anew() {
 }
 
 // rule: sdk-runtime LOOP-11
+// rule: sdk-runtime DUR-14
 #[tokio::test]
 async fn a_resumed_run_keeps_its_caller_and_its_metadata() {
     let store = MemoryStore::new();

@@ -12,8 +12,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::{Author, Decision, EventKind, FinishReason, Item, RecordBody, RunId, Seq, ThreadId, Timestamp, Transcript};
 use toolwright_runtime::{
-    Agent, AgentError, Answer as StoreAnswer, Append, Claim, FixedClock, ForkPatch, InboxItem, MemoryStore, ModelError, ModelEvent,
-    ModelRequest, RunStream, Shelf, Store, StoreError, StoreLayer, ThreadQuery, ThreadStatus, TurnPolicy,
+    Agent, AgentError, Answer as StoreAnswer, Append, Claim, ErrorCategory, FixedClock, ForkPatch, InboxItem, MemoryStore, ModelError,
+    ModelEvent, ModelRequest, RunStream, Shelf, Store, StoreError, StoreLayer, ThreadQuery, ThreadStatus, TurnPolicy,
 };
 use toolwright_tool::{Tool, ToolError};
 
@@ -233,6 +233,25 @@ async fn who_joined_a_run_that_fails_gets_the_same_error() {
     assert_eq!(brief(&joined.0), ["error ModelError", "run.done error"]);
 }
 
+// case: field-reports 152
+// case: field-reports 149
+#[tokio::test]
+async fn a_provider_that_refuses_after_a_call_does_not_make_the_call_run_again() {
+    for category in [ErrorCategory::ContextLengthExceeded, ErrorCategory::Unknown] {
+        let log = Log::default();
+        let refuses = fails(ModelError::new("test", "no").in_category(category));
+        let script = Script::new([calls([("c", "charge", "{}")]), refuses, say("Charged.")]);
+        let agent = agent(script.clone()).tool(logged("charge", &log)).build().unwrap();
+        let thread = agent.thread("t");
+        assert!(matches!(thread.send("Charge it.").await.unwrap_err(), AgentError::Run { .. }));
+        // The failure is final for the run; trying again is a new turn, which reads the result that is there.
+        assert!(matches!(thread.resume().await.unwrap_err(), AgentError::NothingToResume { .. }));
+        assert_eq!(thread.send("Try again.").await.unwrap().text, "Charged.");
+        assert_eq!((log.all(), script.times()), (vec!["body c".to_owned()], 3));
+        thread.history().await.unwrap().check_balance().unwrap();
+    }
+}
+
 // rule: sdk-runtime SES-5
 #[tokio::test(start_paused = true)]
 async fn who_joins_a_run_that_ends_first_has_the_next_turn() {
@@ -317,6 +336,7 @@ async fn who_joined_a_run_whose_owner_died_takes_it_on() {
 // ---------------------------------------------------------------------------------------------------------------- runs
 
 // rule: sdk-runtime RUN-1, sdk-runtime RUN-2, sdk-runtime RUN-3
+// rule: sdk-runtime LIS-4
 #[tokio::test]
 async fn a_run_needs_nobody_to_read_it_and_keeps_its_events() {
     let store = MemoryStore::new();
@@ -363,6 +383,7 @@ async fn what_can_not_run_is_a_stream_that_fails_and_writes_nothing() {
 }
 
 // rule: sdk-runtime SES-1, sdk-runtime SES-2
+// rule: sdk-runtime SES-6
 #[tokio::test]
 async fn threads_have_ids_of_their_own_and_no_instructions_in_them() {
     let agent = agent(parrot()).instructions("Be kind.").build().unwrap();
@@ -556,6 +577,7 @@ async fn two_threads_are_compared() {
 // ------------------------------------------------------------------------------------------------- clear, delete, prune
 
 // rule: sdk-runtime SES-11
+// rule: sdk-runtime LIS-3
 #[tokio::test]
 async fn a_thread_is_emptied_and_keeps_its_journal() {
     let (store, latch) = (MemoryStore::new(), Latch::default());

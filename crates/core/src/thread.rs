@@ -423,9 +423,9 @@ impl Thread {
         self.open_calls().filter_map(|call| call.asking().map(|ask| (call, ask)))
     }
 
-    /// The step whose model has not replied.
+    /// The step whose model has not replied, and was not given up for input that steers.
     pub fn unanswered_step(&self) -> Option<u32> {
-        self.step.as_ref().filter(|step| !step.replied).map(|step| step.number)
+        self.step.as_ref().filter(|step| !step.replied && !step.steered).map(|step| step.number)
     }
 
     /// The number of the open or last step.

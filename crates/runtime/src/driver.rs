@@ -590,9 +590,8 @@ impl Driver {
         if self.thread.run().is_none_or(|run| run.ending.is_some()) {
             return Ok(());
         }
-        // What a model had said when it was stopped stays: people saw it.
-        let step = self.thread.step();
-        if let Some(text) = partial.filter(|text| !text.is_empty())
+        // What a model had said when it was stopped stays: people saw it. One that was given up for input just before says nothing.
+        if let (Some(text), Some(step)) = (partial.filter(|text| !text.is_empty()), self.thread.unanswered_step())
             && self.in_flight.contains(&Key::Ask(step))
         {
             let reply = ModelReply { items: vec![Item::text(text)], finish: FinishReason::Aborted, usage: None, model: None };

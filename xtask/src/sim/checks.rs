@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use toolwright_core::{CallId, EventKind, FinishReason, LastRun, Record, RecordBody, Run, RunCause, Thread, Transcript, project};
+use futures_util::FutureExt;
+use toolwright_core::{CallId, EventKind, FinishReason, LastRun, Record, RecordBody, Run, RunCause, Seq, Thread, Transcript, project};
 use toolwright_runtime::{Store as _, ThreadQuery, ThreadStatus};
 
 use super::audit::{Audit, Stage};
@@ -79,6 +80,17 @@ pub(super) fn index(store: &Store) -> Result<(), Broken> {
             return broken(INDEX, format!("{thread} is listed {here} times under {status:?}, and is {info:?}"));
         }
     }
+    // Whoever waits for what is there is told at once, and who waits for more is not.
+    let (head, posted) = (store.records.len() as u64, store.posted());
+    let told = [
+        (real.appended(thread, Seq(head.saturating_sub(1))).now_or_never().is_some(), head > 0),
+        (real.appended(thread, Seq(head)).now_or_never().is_some(), false),
+        (real.posted(thread, posted.saturating_sub(1)).now_or_never().is_some(), posted > 0),
+        (real.posted(thread, posted).now_or_never().is_some(), false),
+    ];
+    if told.iter().any(|(told, there)| told != there) {
+        return broken("who waits for a thread is told", format!("{thread} at {head}, posted {posted}: {told:?}"));
+    }
     let unfinished = done("unfinished", real.unfinished(None, 100))?.contains(thread);
     let open = info.status == ThreadStatus::InProgress || store.has_news(0);
     if unfinished != open {
@@ -129,9 +141,16 @@ pub(super) fn balanced(thread: &Thread) -> Result<(), Broken> {
     }
 }
 
-/// Two folds that should be the same, in everything that can be seen of them.
+/// Two folds that should be the same, in everything that can be seen of them, and in what would be saved of them.
 pub(super) fn same_fold(what: &'static str, ours: &Thread, theirs: &Thread) -> Result<(), Broken> {
-    let calls = |thread: &Thread| format!("{:?}", thread.open_calls().collect::<Vec<_>>());
+    same_shown(what, ours, theirs)?;
+    let (ours, theirs) = (ours.save(), theirs.save());
+    if ours == theirs { Ok(()) } else { broken(what, format!("what is saved differs: {ours:?} and {theirs:?}")) }
+}
+
+/// Two folds that should be the same, in everything that can be seen of them.
+pub(super) fn same_shown(what: &'static str, ours: &Thread, theirs: &Thread) -> Result<(), Broken> {
+    let calls = |thread: &Thread| thread.open_calls().map(|call| format!("{call:?}")).collect::<Vec<_>>();
     let counts = |thread: &Thread| -> Vec<(u32, u32)> {
         TOOLS.iter().map(|tool| (thread.calls_in_run(tool.name), thread.retries_in_run(tool.name))).collect()
     };
@@ -166,23 +185,19 @@ pub(super) fn same_fold(what: &'static str, ours: &Thread, theirs: &Thread) -> R
         "what it was measured or made shorter for"
     } else if (ours.next(), ours.can_go_on()) != (theirs.next(), theirs.can_go_on()) {
         "what is outstanding"
-    } else if ours.save() != theirs.save() {
-        "what is saved"
     } else {
         return Ok(());
     };
     broken(
         what,
         format!(
-            "{different} differ at {} and {}: {:?} and {:?}; outstanding {:?} and {:?}; saved {:?} and {:?}",
+            "{different} differ at {} and {}: {:?} and {:?}; outstanding {:?} and {:?}",
             ours.head(),
             theirs.head(),
             runs(ours),
             runs(theirs),
             ours.next(),
-            theirs.next(),
-            ours.save(),
-            theirs.save()
+            theirs.next()
         ),
     )
 }
@@ -224,8 +239,14 @@ fn projection(records: &[Arc<Record>], audit: &Audit) -> Result<(), Broken> {
         for event in project(record) {
             let wrong = || broken(ORDER, format!("{} at {}", event.type_name(), record.seq));
             // Input that comes while the thread waits for a decision is told of at once.
-            let outside = patched || (waiting && matches!(event, EventKind::InputQueued { .. }));
-            if matches!(event, EventKind::RunStart { .. }) == run_open && !outside {
+            let outside = match &event {
+                EventKind::InputQueued { .. } => waiting || patched,
+                // Somebody asked for it while the thread was at rest.
+                EventKind::CompactionStart { trigger, .. } | EventKind::CompactionDone { trigger, .. } => trigger.is_some(),
+                EventKind::ContextCleared { .. } => true,
+                _ => patched,
+            };
+            if matches!(event, EventKind::RunStart { .. }) == run_open && (run_open || !outside) {
                 return wrong();
             }
             match &event {
@@ -237,7 +258,9 @@ fn projection(records: &[Arc<Record>], audit: &Audit) -> Result<(), Broken> {
                 }
                 // Between the step's end and the start of the one they name.
                 EventKind::InputApplied { step, .. } if step_open || *step != steps + 1 => return wrong(),
-                EventKind::CompactionStart { .. } | EventKind::CompactionDone { .. } if !step_open || replied => return wrong(),
+                EventKind::CompactionStart { .. } | EventKind::CompactionDone { .. } if run_open && (!step_open || replied) => {
+                    return wrong();
+                }
                 EventKind::StepStart { step } | EventKind::StepDone { step, .. } => {
                     if matches!(event, EventKind::StepStart { .. }) == step_open {
                         return wrong();

@@ -3,11 +3,40 @@
 use std::sync::Arc;
 
 use toolwright_core::compact::{foldable, protected_from, prunable};
-use toolwright_core::{Author, CallId, Compaction, Folded, Message, Thread, Transcript, Usage};
+use toolwright_core::{Author, CallId, Compaction, Folded, Message, Record, RecordBody, Thread, Timestamp, Transcript, Usage};
 
 use super::rng::Rng;
+use super::world::World;
+use super::{Broken, broken};
 
-pub(super) fn of(thread: &Thread, step: u32, rng: &mut Rng) -> Compaction {
+impl World<'_> {
+    /// Somebody makes shorter what a model sees of a thread at rest, or empties it.
+    pub(super) fn somebody_tidies(&mut self) -> Result<(), Broken> {
+        let fence = self.store.claim()?;
+        let thread = self.store.load_saved(&mut self.rng, self.stats)?;
+        let messages = thread.transcript().len() as u64;
+        if messages > 0 && thread.run().is_none() && thread.open_calls().next().is_none() {
+            let body = if self.rng.percent(25) {
+                RecordBody::TranscriptReplaced { messages: Vec::new(), cleared: Some((self.store.thread.clone(), messages)) }
+            } else {
+                RecordBody::ContextCompacted(of(&thread, None, &mut self.rng))
+            };
+            self.tick();
+            let record = Arc::new(Record { seq: thread.head().next(), at: Timestamp(self.now), run: None, body });
+            let mut after = thread.clone();
+            if let Err(misfit) = after.apply(&record) {
+                return broken("a thread at rest may be made shorter", misfit.to_string());
+            }
+            self.store.append(fence, thread.head(), &[record], 0)?;
+            self.stats.tidied += 1;
+        }
+        self.store.release(fence);
+        Ok(())
+    }
+}
+
+/// A choice of what to leave out: before the model call of a step, or of a thread at rest.
+pub(super) fn of(thread: &Thread, step: Option<u32>, rng: &mut Rng) -> Compaction {
     let transcript = thread.transcript();
     let (mut pruned, mut ranges) = (Vec::new(), Vec::new());
     match rng.below(5) {
@@ -30,10 +59,10 @@ pub(super) fn of(thread: &Thread, step: u32, rng: &mut Rng) -> Compaction {
             }
         }
     }
-    let folded = (!ranges.is_empty()).then(|| Folded { ranges, summary: Arc::from(format!("the summary of step {step}")) });
+    let folded = (!ranges.is_empty()).then(|| Folded { ranges, summary: Arc::from(format!("the summary at {}", thread.head())) });
     let changes = !pruned.is_empty() || folded.is_some();
     Compaction {
-        step: Some(step),
+        step,
         strategy: rng.pick(&["prune", "summarize", "two-phase"]).unwrap_or("prune").into(),
         tokens_before: 100,
         tokens_after: if changes { 50 } else { 100 },

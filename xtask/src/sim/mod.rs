@@ -70,7 +70,7 @@ stats! {
     crashes_before crashes_after deaths hangs wakes refused jumps
     approved edited rejected late again altered cancels left_waiting
     inputs applied returned steered timers
-    compacted pruned folded
+    compacted pruned folded tidied
     saved loaded passed_over
     forks patches real
 }
@@ -222,7 +222,10 @@ fn print_stats(stats: &Stats, schedules: u64, seconds: f64) {
         "input      {} posted, {} joined, {} went back, {} model calls given up; {} timers",
         stats.inputs, stats.applied, stats.returned, stats.steered, stats.timers
     );
-    println!("compaction {} times, {} results pruned, {} summaries", stats.compacted, stats.pruned, stats.folded);
+    println!(
+        "compaction {} times, {} results pruned, {} summaries; {} threads made shorter at rest",
+        stats.compacted, stats.pruned, stats.folded, stats.tidied
+    );
     println!("folds      {} saved, {} loaded, {} passed over", stats.saved, stats.loaded, stats.passed_over);
     println!("forks      {} with {} patches; {} schedules over the store in memory", stats.forks, stats.patches, stats.real);
 }

@@ -7,6 +7,7 @@ use toolwright_core::{AbortReason, CallId, CallState, Compaction, Key, Record, R
 use toolwright_runtime::{Completion, Driver, Effect, InboxItem, Streamed};
 
 use super::audit::Heard;
+use super::rng::Rng;
 use super::tools::{self, GateRequest, Tool};
 use super::world::World;
 use super::{Broken, broken, compaction, model};
@@ -68,14 +69,10 @@ impl World<'_> {
         } else {
             self.rng.index(owner.flights.len())
         };
-        if let Some(Flight { work: Work::Ask { said, .. }, .. }) = owner.flights.get_mut(at)
-            && self.rng.percent(30)
+        if self.rng.percent(30)
+            && let Some(Flight { work: Work::Ask { said, .. }, .. }) = owner.flights.get_mut(at)
         {
-            if self.rng.percent(70) {
-                said.text.push_str("so far");
-            } else {
-                said.calls = true;
-            }
+            say_more(said, &mut self.rng);
             return Ok(Fate::Alive);
         }
         let Flight { due, work } = owner.flights.swap_remove(at);
@@ -131,6 +128,14 @@ impl World<'_> {
 
     /// The driver is told what its model has said by now.
     fn listen(&mut self, owner: &mut Owner, item: &InboxItem) {
+        // It may go on talking while what was posted is taken.
+        for flight in &mut owner.flights {
+            if let Work::Ask { said, .. } = &mut flight.work
+                && self.rng.percent(20)
+            {
+                say_more(said, &mut self.rng);
+            }
+        }
         let said = said(owner);
         if let InboxItem::Input { id, .. } = item {
             match said {
@@ -258,7 +263,7 @@ impl World<'_> {
             return broken("the transcript is balanced, results in call order", format!("sent with step {step}: {unbalanced}"));
         }
         if thread.compacted_for() < step && self.rng.percent(self.plan.compact) {
-            let compaction = compaction::of(thread, step, &mut self.rng);
+            let compaction = compaction::of(thread, Some(step), &mut self.rng);
             self.set_out(owner, 200, Work::Compact(Box::new(compaction)));
             return Ok(());
         }
@@ -316,6 +321,15 @@ impl World<'_> {
             }
             _ => {}
         }
+    }
+}
+
+/// A model streams more of its reply.
+fn say_more(said: &mut Streamed, rng: &mut Rng) {
+    if rng.percent(70) {
+        said.text.push_str("so far");
+    } else {
+        said.calls = true;
     }
 }
 

@@ -83,6 +83,11 @@ impl World<'_> {
         let key = format!("input:{id}");
         self.stats.inputs += 1;
         self.deliver(&key, InboxItem::Input { id: id.clone(), mode, messages, only })?;
+        if self.plan.cancel > 0 && self.rng.percent(10) {
+            // Whoever said it thinks better of it.
+            self.stats.cancels += 1;
+            self.post_cancel()?;
+        }
         if self.rng.percent(10) {
             // The same key again, with something else.
             let messages = vec![Arc::new(Message::human("never mind"))];

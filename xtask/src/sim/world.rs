@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolwright_core::{
-    CallId, CallOpening, CallOrigin, Fingerprint, Message, Record, RunCause, RunId, RunLimits, Seq, Thread, ThreadId, Timestamp,
+    CallId, CallOpening, CallOrigin, Drift, Fingerprint, Message, Record, RunCause, RunId, RunLimits, Seq, Thread, ThreadId, Timestamp,
 };
 use toolwright_runtime::planted::Bug;
 use toolwright_runtime::{Driver, InboxItem, MemoryStore, NextRun, ToolFacts};
@@ -22,6 +22,7 @@ const CALM_AFTER: u32 = 2_000;
 /// A schedule that takes more turns than this is stuck.
 const MOST_TURNS: u32 = 20_000;
 const HOUR: i64 = 3_600_000;
+const STORED: &str = "the fold of the stored journal is the owner's";
 
 /// What a schedule is like; drawn from its seed.
 #[derive(Clone)]
@@ -242,8 +243,9 @@ impl<'a> World<'a> {
             Fate::Gone => self.store.release(owner.fence),
             Fate::Rests => {
                 let stored = self.store.load()?;
-                checks::same_fold("the fold of the stored journal is the owner's", &stored, owner.driver.thread())?;
+                checks::same_shown(STORED, &stored, owner.driver.thread())?;
                 if self.rng.percent(5) {
+                    checks::same_fold(STORED, &stored, owner.driver.thread())?;
                     self.store.audit.is_told(stored.transcript())?;
                     checks::index(&self.store)?;
                 }
@@ -279,6 +281,9 @@ impl<'a> World<'a> {
         if self.store.has_news(0) && self.rng.percent(3) {
             self.claim(&Start::GoOn)?;
             return Ok(true);
+        }
+        if self.plan.compact > 0 && self.rng.percent(5) {
+            self.somebody_tidies()?;
         }
         if self.store.timers() > 0 {
             let next = self.store.next_timer().unwrap_or(self.now);
@@ -338,6 +343,12 @@ impl<'a> World<'a> {
             self.store.audit.stale_cancels = through;
         }
         let waiting = posted.into_iter().filter(|(_, item)| matches!(item, InboxItem::Input { .. })).collect();
+        if matches!(start, Start::GoOn) && self.rng.percent(3) {
+            let drift = Drift { model: true, ..Drift::default() };
+            if let Err(misfit) = driver.drifted(drift, Timestamp(self.now)) {
+                return broken("what a driver records fits its thread", misfit.to_string());
+            }
+        }
         if let Err(misfit) = self.starting(&mut driver, start, waiting) {
             return broken("what a driver records fits its thread", misfit.to_string());
         }

@@ -60,7 +60,7 @@ impl Index {
 
     /// What waited in the source is for whoever resumes the fork.
     pub(super) fn forked(&mut self, in_run: bool) {
-        self.cut_open = in_run || self.paused;
+        self.cut_open |= in_run || self.paused;
         self.paused = false;
     }
 }

@@ -346,8 +346,9 @@ impl Audit {
                 Some(run) => self.inputs.returned(id, run),
                 None => broken("a record belongs to the open run", record.seq.to_string()),
             },
+            RecordBody::AgentDrifted(_) if open.is_some() => Ok(()),
             RecordBody::ContextCompacted(compaction) => self.compacted(record, compaction, ending),
-            RecordBody::TranscriptReplaced { messages, .. } if self.patched => {
+            RecordBody::TranscriptReplaced { messages, cleared } if self.patched || (cleared.is_some() && open.is_none()) => {
                 self.turn_is_closed(record)?;
                 self.script.replace(messages);
                 Ok(())
@@ -453,11 +454,15 @@ impl Audit {
 
     fn compacted(&mut self, record: &Record, compaction: &Compaction, ending: bool) -> Result<(), Broken> {
         self.turn_is_closed(record)?;
-        if let Some(step) = compaction.step {
-            let open = self.step.as_ref().is_some_and(|open| open.number == step && !open.replied && !open.steered);
-            if !open || ending {
-                return broken("what a model sees is made shorter before it is asked", format!("{}: step {step}", record.seq));
+        let Some(step) = compaction.step else {
+            if self.run.is_some() {
+                return broken("a thread at rest may be made shorter", format!("{}: a run is open", record.seq));
             }
+            return self.script.compact(compaction);
+        };
+        let open = self.step.as_ref().is_some_and(|open| open.number == step && !open.replied && !open.steered);
+        if !open || ending {
+            return broken("what a model sees is made shorter before it is asked", format!("{}: step {step}", record.seq));
         }
         self.script.compact(compaction)
     }

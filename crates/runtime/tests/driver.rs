@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use toolwright_core::{
-    AbortReason, ApprovalAsk, ApprovalId, ArgsState, CallId, CallItem, Decision, FinishReason, Item, Message, OnInterrupt, RunCause, RunId,
-    RunLimits, Thread, ThreadId, Timestamp, Verdict,
+    AbortReason, ApprovalAsk, ApprovalId, ArgsState, CallId, CallItem, CallOpening, CallOrigin, CallState, Decision, FinishReason, InputId,
+    InputMode, Item, Message, OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, Thread, ThreadId, Timestamp,
+    ToolOutput, Verdict,
 };
-use toolwright_runtime::{Completion, Driver, Effect, GateOutcome, InboxItem, ModelReply, NextRun, ToolFacts};
+use toolwright_runtime::{Completion, Driver, Effect, Executed, GateOutcome, InboxItem, ModelReply, NextRun, Streamed, ToolFacts};
 
 struct Plain;
 
@@ -28,19 +29,22 @@ impl ToolFacts for Plain {
 
 const NOW: Timestamp = Timestamp(0);
 
-/// A driver whose run has begun with an input.
-fn started() -> Driver {
-    let next = NextRun {
-        id: RunId::new("r"),
+fn next_run(id: &str, limits: RunLimits) -> NextRun {
+    NextRun {
+        id: RunId::new(id),
         agent: "a".into(),
-        limits: RunLimits::default(),
+        limits,
         principal: None,
         metadata: serde_json::Map::new(),
         instructions: None,
         added: None,
         fingerprint: None,
-    };
-    let mut driver = Driver::new(Thread::new(), Arc::new(Plain), next);
+    }
+}
+
+/// A driver whose run has begun with an input.
+fn started() -> Driver {
+    let mut driver = Driver::new(Thread::new(), Arc::new(Plain), next_run("r", RunLimits::default()));
     driver.open(&ThreadId::new("t").unwrap(), NOW).unwrap();
     driver.start(RunCause::Input, Vec::new(), vec![Message::human("go")], NOW).unwrap();
     driver
@@ -100,4 +104,137 @@ fn a_cancellation_of_an_earlier_run_does_not_stop_a_new_one() {
     assert!(driver.thread().run().is_some_and(|run| run.ending.is_none()));
     driver.step(cancel(4), NOW).unwrap();
     assert_eq!(driver.thread().last_run().map(|run| run.finish.clone()), Some(FinishReason::Aborted));
+}
+
+fn reply(items: Vec<Item>) -> Option<Completion> {
+    let finish = FinishReason::ToolCalls;
+    Some(Completion::Model { step: 1, result: Ok(ModelReply { items, finish, usage: None, model: None }) })
+}
+
+fn steering(position: u64) -> Completion {
+    let messages = vec![Arc::new(Message::human("rather this"))];
+    let item = InboxItem::Input { id: InputId::new("i"), mode: InputMode::Steer, messages, only: None };
+    Completion::Posted { position, item }
+}
+
+fn records(effects: &[Effect]) -> Vec<Arc<Record>> {
+    effects.iter().flat_map(|effect| if let Effect::Append(records) = effect { records.clone() } else { Vec::new() }).collect()
+}
+
+fn bodies(effects: &[Effect]) -> Vec<(&str, u32)> {
+    effects
+        .iter()
+        .filter_map(|effect| if let Effect::Execute { call, attempt } = effect { Some((call.as_str(), *attempt)) } else { None })
+        .collect()
+}
+
+/// A fork of a journal that is cut here.
+fn fork_of(journal: &[Arc<Record>]) -> Thread {
+    let mut thread = Thread::new();
+    for record in journal {
+        thread.apply(record).unwrap();
+    }
+    let through = thread.head();
+    let body = RecordBody::ThreadForked { from: ThreadId::new("t").unwrap(), through };
+    thread.apply(&Record { seq: through.next(), at: NOW, run: None, body }).unwrap();
+    thread
+}
+
+// rule: sdk-runtime ORD-7
+#[test]
+fn nothing_is_kept_of_a_model_call_that_was_given_up_also_where_the_run_is_cancelled_with_it() {
+    let mut driver = started();
+    driver.step(None, NOW).unwrap();
+    driver.streamed(Streamed::default());
+    driver.take(steering(1), NOW).unwrap();
+    // The model says something before the next item is taken.
+    driver.streamed(Streamed { text: "so far".to_owned(), calls: false });
+    let cancel = InboxItem::Cancel { reason: AbortReason::abort("stop"), run: None };
+    driver.take(Completion::Posted { position: 2, item: cancel }, NOW).unwrap();
+    let written = records(&driver.step(None, NOW).unwrap());
+    assert!(!written.iter().any(|record| matches!(record.body, RecordBody::ModelReplied { .. })), "{written:?}");
+    assert_eq!(driver.thread().last_run().map(|run| run.finish.clone()), Some(FinishReason::Aborted));
+    assert_eq!(driver.thread().queued().len(), 1, "the input waits for the next run");
+}
+
+// rule: sdk-runtime STE-3
+#[test]
+fn input_that_steers_settles_what_a_model_asked_for_and_no_direct_call() {
+    let mut driver = Driver::new(Thread::new(), Arc::new(Plain), next_run("r", RunLimits::default()));
+    driver.open(&ThreadId::new("t").unwrap(), NOW).unwrap();
+    driver.start(RunCause::Invocation, Vec::new(), Vec::new(), NOW).unwrap();
+    let opening = CallOpening {
+        call: CallId::new("a"),
+        tool: "tool".into(),
+        origin: CallOrigin::Client,
+        parent: None,
+        arguments: Some("{}".into()),
+        sequential: false,
+    };
+    driver.open_call(opening, NOW).unwrap();
+    driver.step(None, NOW).unwrap();
+    let approval = ApprovalId::new("ask");
+    let ask = ApprovalAsk { approval: approval.clone(), reason: None, expires_at: None, detail: None };
+    driver.step(Some(gated("a", Verdict::Ask(ask))), NOW).unwrap();
+    assert_eq!(driver.thread().last_run().map(|run| run.finish.clone()), Some(FinishReason::AwaitingApproval));
+
+    let mut driver = Driver::new(driver.thread().clone(), Arc::new(Plain), next_run("s", RunLimits::default()));
+    let item = InboxItem::Decision { approval, call: CallId::new("a"), sha256: "hash".into(), decision: Decision::approve() };
+    driver.step(Some(Completion::Posted { position: 1, item }), NOW).unwrap();
+    driver.step(Some(steering(2)), NOW).unwrap();
+    assert!(matches!(driver.thread().call(&CallId::new("a")).unwrap().state, CallState::Decided(..)), "it was decided");
+    let effects = driver.step(Some(gated("a", Verdict::Run)), NOW).unwrap();
+    assert_eq!(bodies(&effects), [("a", 1)]);
+}
+
+#[test]
+fn in_a_fork_a_body_that_had_begun_is_for_its_tool_to_say_within_the_limit_of_the_forks_run() {
+    let mut driver = started();
+    let mut journal = records(&driver.step(None, NOW).unwrap());
+    journal.extend(records(&driver.step(reply(vec![call("a"), call("b")]), NOW).unwrap()));
+    for id in ["a", "b"] {
+        journal.extend(records(&driver.step(Some(gated(id, Verdict::Run)), NOW).unwrap()));
+    }
+    // Both run in the source; here one may at a time.
+    let limits = RunLimits { tool_concurrency: Some(1), ..RunLimits::default() };
+    let mut fork = Driver::new(fork_of(&journal), Arc::new(Plain), next_run("s", limits));
+    assert_eq!(bodies(&fork.step(None, NOW).unwrap()), [("a", 2)]);
+    let executed = Executed { outcome: Outcome::done(ToolOutput::text("ok")), replaced_by: None, fatal: None };
+    let done = Completion::Executed { call: CallId::new("a"), executed: Box::new(executed) };
+    assert_eq!(bodies(&fork.step(Some(done), NOW).unwrap()), [("b", 2)]);
+
+    // A question about a body that had begun does not make it one that had not.
+    let ask = ApprovalAsk { approval: ApprovalId::new("ask"), reason: None, expires_at: None, detail: None };
+    let body = RecordBody::CallGated {
+        call: CallId::new("a"),
+        tool: "tool".into(),
+        arguments: Some("{}".into()),
+        sha256: Some("hash".into()),
+        repairs: Vec::new(),
+        resumed: true,
+        parent: None,
+        read_only: false,
+        verdict: Verdict::Ask(ask),
+    };
+    let last = journal.last().unwrap();
+    journal.push(Arc::new(Record { seq: last.seq.next(), at: NOW, run: last.run.clone(), body }));
+    let forked = fork_of(&journal);
+    assert_eq!(forked.call(&CallId::new("a")).unwrap().state, CallState::Executing { attempt: 1 });
+}
+
+#[test]
+fn a_fork_that_was_cut_before_the_end_of_a_step_takes_new_input() {
+    let mut driver = started();
+    let mut journal = records(&driver.step(None, NOW).unwrap());
+    journal.extend(records(&driver.step(reply(vec![call("a")]), NOW).unwrap()));
+    let refused = gated("a", Verdict::Answer { output: Arc::new(ToolOutput::text("by a hook")) });
+    let Completion::Gated { call, mut outcome } = refused else { panic!() };
+    let output = Arc::new(ToolOutput::text("by a hook"));
+    outcome.settled = Some(Executed { outcome: Outcome::Done { output }, replaced_by: None, fatal: None });
+    journal.extend(records(&driver.step(Some(Completion::Gated { call, outcome }), NOW).unwrap()));
+    let end = journal.iter().position(|record| matches!(record.body, RecordBody::StepDone { .. })).unwrap();
+    let mut fork = Driver::new(fork_of(&journal[..end]), Arc::new(Plain), next_run("s", RunLimits::default()));
+    fork.step(Some(steering(1)), NOW).unwrap();
+    assert_eq!(fork.thread().transcript().last().unwrap().text_of(), "rather this");
+    assert_eq!(fork.thread().unanswered_step(), Some(2));
 }

@@ -20,9 +20,13 @@ test:
 bench *names:
     cargo xtask bench {{names}}
 
-# The simulator; `just sim 1000000` for longer.
+# The simulator.
 sim schedules="100000":
     cargo xtask sim --schedules {{schedules}}
+
+# The simulator for longer than CI has time for.
+soak:
+    cargo xtask sim --schedules 1000000
 
 # Write docs/rules.md from docs/rules.toml and the markers in the tests.
 rules:

@@ -97,7 +97,7 @@ impl Wakes {
         *listener = None;
         let mut tries = Tries::new(&pool.server, pool.server.patience);
         loop {
-            match tries.bounded(self.begin(pool)).await {
+            match tries.bounded(self.open_listener(pool)).await {
                 Ok(session) => {
                     wake_all_at_the_end(session.ended(), Arc::clone(&self.waiting));
                     *listener = Some(session);
@@ -108,7 +108,7 @@ impl Wakes {
         }
     }
 
-    async fn begin(&self, pool: &Pool) -> Result<Session, Trouble> {
+    async fn open_listener(&self, pool: &Pool) -> Result<Session, Trouble> {
         let waiting = Arc::clone(&self.waiting);
         let session = pool.server.connect_with(move |payload| wake(&waiting, payload)).await?;
         let sql = format!("LISTEN {}", quoted(&pool.server.schema));

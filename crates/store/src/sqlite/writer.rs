@@ -228,3 +228,68 @@ fn run_apart(command: &mut dyn Command, writing: &mut Writing<'_>) -> Result<boo
 fn run_sql(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::sqlite::schema;
+
+    fn started() -> (Writer, Arc<Wakes>, watch::Sender<()>) {
+        let database = Database::of(Path::new(":memory:"));
+        let (wakes, alive) = (Arc::new(Wakes::new(false)), watch::channel(()).0);
+        let writer = Writer::start(schema::open_in_memory(&database).unwrap(), &database, &wakes, &alive).unwrap();
+        (writer, wakes, alive)
+    }
+
+    fn insert(id: &str) -> impl FnOnce(&mut Writing<'_>) -> Result<i64, Trouble> + Send + use<> {
+        let id = id.to_owned();
+        move |writing| {
+            writing.connection.execute("INSERT INTO threads (id) VALUES (?1)", [id])?;
+            Ok(writing.connection.last_insert_rowid())
+        }
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_undone_and_the_writer_goes_on() {
+        let (writer, _wakes, _alive) = started();
+        let panics = |writing: &mut Writing<'_>| {
+            insert("lost")(writing)?;
+            assert!(!writing.news.is_empty(), "a bug");
+            Ok(0)
+        };
+        // Alone, and in a group: the writer is held up until the others are there.
+        let said = writer.ask(panics).await.unwrap_err().to_string();
+        assert!(said.contains("broke off"), "{said}");
+        let (go, held) = channel::<()>();
+        let holds = writer.ask(move |_| {
+            let _ = held.recv();
+            Ok(())
+        });
+        let send = async {
+            let (first, lost, second) = (writer.ask(insert("first")), writer.ask(panics), writer.ask(insert("second")));
+            let go = async { drop(go) };
+            let (first, lost, second, ()) = tokio::join!(first, lost, second, go);
+            (first.is_ok(), lost.is_ok(), second.is_ok())
+        };
+        let (held, sent) = tokio::join!(holds, send);
+        held.unwrap();
+        assert_eq!(sent, (true, false, true));
+        let ids = writer.ask(|writing| {
+            let mut select = writing.connection.prepare("SELECT id FROM threads ORDER BY number")?;
+            Ok(select.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?)
+        });
+        assert_eq!(ids.await.unwrap(), ["first", "second"]);
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_a_writer_that_has_ended_is_told_so() {
+        let (writer, _wakes, alive) = started();
+        writer.ask(insert("first")).await.unwrap();
+        writer.close();
+        alive.closed().await;
+        let said = writer.ask(insert("second")).await.unwrap_err().to_string();
+        assert!(said.contains("the writer of the store :memory: broke off"), "{said}");
+    }
+}

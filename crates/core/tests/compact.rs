@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use serde_json::{Map, json};
 use toolwright_core::compact::{apply, foldable, is_pinned, is_summary, pin_message, protected_from, prunable};
 use toolwright_core::{
-    ArgsState, Author, CallId, CallItem, Compaction, Folded, Item, Message, Part, Record, RecordBody, ResultItem, SUMMARY_HEADER, Thread,
-    ThreadId, Timestamp, Transcript, tokens,
+    ArgsState, Author, CallId, CallItem, Compaction, FinishReason, Folded, Item, Measured, Message, Part, Record, RecordBody, ResultItem,
+    RunCause, RunId, RunLimits, SUMMARY_HEADER, Saved, Seq, StepFinish, Thread, ThreadId, Timestamp, Transcript, Usage, tokens,
 };
 
 fn call(id: &str) -> Item {
@@ -299,6 +299,69 @@ fn compaction(pruned: Vec<CallId>, folded: Option<Folded>) -> RecordBody {
         prune_only: false,
         usage: None,
     })
+}
+
+#[test]
+fn what_a_provider_counted_holds_until_what_it_counted_changes() {
+    let mut thread = thread_of(&list([Message::human("before")]));
+    let apply_in_run = |thread: &mut Thread, body: RecordBody| {
+        let record = Record { seq: thread.head().next(), at: Timestamp(0), run: Some(RunId::new("r")), body };
+        thread.apply(&record).unwrap();
+        Arc::new(record)
+    };
+    let reply = |step: u32, usage: Option<Usage>| RecordBody::ModelReplied {
+        step,
+        message: Arc::new(says("Hello.")),
+        calls: Vec::new(),
+        finish: FinishReason::Stop,
+        usage,
+        model: "m".into(),
+    };
+    let started = RecordBody::RunStarted {
+        cause: RunCause::Input,
+        agent: "a".into(),
+        limits: RunLimits::default(),
+        fingerprint: None,
+        instructions: None,
+        added: None,
+        principal: None,
+        metadata: Map::new(),
+    };
+    let mut records = vec![apply_in_run(&mut thread, started)];
+    let mut step = |thread: &mut Thread, number: u32, usage: Option<Usage>| {
+        records.push(apply_in_run(thread, RecordBody::StepStarted { step: number }));
+        records.push(apply_in_run(thread, reply(number, usage)));
+        records.push(apply_in_run(thread, RecordBody::StepDone { step: number, finish: StepFinish::Stop, usage }));
+    };
+    let read = |tokens| Some(Usage { input_tokens: tokens, output_tokens: 5, ..Usage::default() });
+    step(&mut thread, 1, None);
+    assert_eq!(thread.measured(), None);
+    step(&mut thread, 2, read(700));
+    let measured = Some(Measured { tokens: 700, messages: 2 });
+    assert_eq!(thread.measured(), measured);
+    // Our own estimates, and a provider that counts nothing, say nothing new.
+    step(&mut thread, 3, Some(Usage { input_tokens: 9, estimated: true, ..Usage::default() }));
+    step(&mut thread, 4, read(0));
+    assert_eq!(thread.measured(), measured);
+    // It is saved with the fold, and so is that a summary was not enough.
+    let RecordBody::ContextCompacted(nothing) = compaction(Vec::new(), None) else { panic!() };
+    records.push(apply_in_run(&mut thread, RecordBody::ContextCompacted(Compaction { prune_only: true, usage: read(40), ..nothing })));
+    assert_eq!(thread.measured(), measured, "nothing was changed");
+    let added = Arc::new(Record {
+        seq: Seq(2),
+        at: Timestamp(0),
+        run: None,
+        body: RecordBody::MessageAdded { message: Arc::new(Message::human("before")) },
+    });
+    records.push(added);
+    let saved = Saved::read(&thread.save().unwrap()).unwrap().complete(&records).unwrap();
+    assert_eq!(saved.measured(), measured);
+    for thread in [&thread, &saved] {
+        let run = thread.run().unwrap();
+        assert_eq!((run.prunes_only(), run.usage.unwrap().input_tokens), (true, 700 + 9 + 40));
+    }
+    apply_in_run(&mut thread, compaction(Vec::new(), Some(folded(vec![(0, 2)]))));
+    assert_eq!(thread.measured(), None);
 }
 
 /// One turn: what was asked, results with lengths, what is pinned, system notes.

@@ -539,6 +539,7 @@ impl ThreadHandle {
             error: None,
         };
         if thread.transcript().is_empty() {
+            inner.store.release(Arc::from(claim)).await;
             return Ok(outcome);
         }
         let now = inner.clock.now();
@@ -560,6 +561,7 @@ impl ThreadHandle {
         let head = after.head();
         after.apply(&record)?;
         inner.store.append(&*claim, head, Append::records(vec![Arc::new(record)])).await?;
+        inner.store.release(Arc::from(claim)).await;
         compacting.tell(&compaction);
         outcome.messages_after = after.transcript().len();
         (outcome.tokens_after, outcome.strategy, outcome.error) = (compaction.tokens_after, compaction.strategy, compaction.error);

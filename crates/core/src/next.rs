@@ -11,7 +11,8 @@ use crate::finish::{FinishReason, GuardrailTrip, StepFinish};
 use crate::ids::{CallId, InputId};
 use crate::message::Author;
 use crate::record::{CallOrigin, Ending, InputMode, Outcome, RecordBody, RunCause};
-use crate::thread::{Call, CallState, QueuedInput, Run, Thread};
+use crate::state::{Call, CallState, QueuedInput, Run};
+use crate::thread::Thread;
 
 /// The stable name of an action, by which a driver knows what it has in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -147,7 +148,7 @@ impl Thread {
             Some(RunCause::Decision)
         } else if asking {
             None
-        } else if self.forked_open && self.awaits_reply() {
+        } else if self.forked_open && self.lacks_reply() {
             Some(RunCause::Resume)
         } else {
             (self.turn.is_empty() && self.queued.iter().any(|input| input.only.is_none())).then_some(RunCause::Input)
@@ -155,7 +156,7 @@ impl Thread {
     }
 
     /// Whether the transcript ends with what a model has to answer.
-    fn awaits_reply(&self) -> bool {
+    fn lacks_reply(&self) -> bool {
         !self.turn.is_empty() || self.transcript.last().is_some_and(|last| !matches!(last.author, Author::SideA | Author::SideB))
     }
 

@@ -10,7 +10,8 @@ use crate::message::{Author, Item, Message, Part, ResultItem};
 use crate::output::ToolOutput;
 use crate::record::{Compaction, Folded};
 use crate::saved::Origin;
-use crate::thread::{CallState, LastRun, Thread, parts_of};
+use crate::state::{CallState, LastRun, parts_of};
+use crate::thread::Thread;
 use crate::transcript::Transcript;
 
 /// The first line of a summary that stands for older messages (sdk-runtime CMP-6).

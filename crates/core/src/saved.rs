@@ -15,7 +15,8 @@ use crate::ids::{CallId, InputId, RunId, Seq, ThreadId};
 use crate::message::{Author, Item, Message};
 use crate::record::{Ending, Outcome, Record, RecordBody};
 use crate::reshape::{is_pruned, mark_pruned, summary_message};
-use crate::thread::{LastRun, Measured, OpenStep, QueuedInput, Repetition, Run, Thread, Turn, result_item};
+use crate::state::{LastRun, Measured, OpenStep, QueuedInput, Repetition, Run, Turn, result_item};
+use crate::thread::Thread;
 use crate::transcript::Transcript;
 use crate::usage::Usage;
 

@@ -3,19 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
-use crate::failure::ToolFailureKind;
 use crate::fingerprint::Fingerprint;
 use crate::finish::{AbortReason, FinishReason};
 use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
-use crate::message::{Author, CallItem, Item, Message, Part, ResultItem};
-use crate::output::ToolOutput;
-use crate::record::{
-    ApprovalAsk, CallOpening, CallOrigin, Decision, Ending, InputMode, Outcome, Record, RecordBody, RunCause, RunLimits, Verdict,
-};
+use crate::message::{Author, CallItem, Item, Message};
+use crate::record::{ApprovalAsk, CallOpening, CallOrigin, Ending, Outcome, Record, RecordBody, RunCause, Verdict};
 use crate::saved::{Origin, ResultOrigin};
+use crate::state::{
+    Call, CallState, Ended, GatedArgs, LastRun, Measured, OpenStep, QueuedInput, Repetition, Run, Turn, result_item, without_call_id,
+};
 use crate::transcript::Transcript;
 use crate::usage::Usage;
 
@@ -29,234 +27,6 @@ pub struct Misfit {
     pub kind: String,
     /// What is wrong.
     pub problem: String,
-}
-
-/// Where a call stands.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum CallState {
-    /// Waits for its turn at the gate.
-    Opened,
-    /// Passed the gate, waits for its body to begin.
-    Cleared,
-    /// Somebody has to decide.
-    Asking(ApprovalAsk),
-    /// Decided; the gate runs once more.
-    Decided(ApprovalAsk, Decision),
-    /// The body began, perhaps in a process that is gone.
-    Executing {
-        /// From 1.
-        attempt: u32,
-    },
-    /// Has its one result.
-    Done,
-}
-
-/// A call of the open turn, or of an invocation.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// Its id.
-    pub id: CallId,
-    /// The tool's name.
-    pub tool: Arc<str>,
-    /// What asked for it.
-    pub origin: CallOrigin,
-    /// The call that opened it.
-    pub parent: Option<CallId>,
-    /// The arguments as written.
-    pub written: Arc<str>,
-    /// The call item of the model's message.
-    pub item: Option<CallItem>,
-    /// Whether it is a barrier in its batch.
-    pub sequential: bool,
-    /// Where it stands.
-    pub state: CallState,
-    /// The arguments that the gate let pass, with their hash.
-    pub gated: Option<GatedArgs>,
-    /// When the gate first let its start be seen.
-    pub started_at: Option<Timestamp>,
-    /// When the decision it waits for, or waited for last, was asked for.
-    pub asked_at: Option<Timestamp>,
-    /// How often its body began.
-    pub attempts: u32,
-    /// How often a decision was asked for.
-    pub asked: u32,
-    /// The decision that let it run, once there was one.
-    pub decision: Option<Decision>,
-    result: Option<(Seq, Outcome)>,
-}
-
-impl Call {
-    /// Its result, once there is one.
-    pub fn result(&self) -> Option<&Outcome> {
-        self.result.as_ref().map(|(_, outcome)| outcome)
-    }
-
-    /// The pending decision, if the call waits for one.
-    pub fn asking(&self) -> Option<&ApprovalAsk> {
-        match &self.state {
-            CallState::Asking(ask) => Some(ask),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn is_done(&self) -> bool {
-        matches!(self.state, CallState::Done)
-    }
-}
-
-/// Arguments the gate let pass: compact JSON text and its SHA-256.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GatedArgs {
-    /// Compact JSON.
-    pub text: Arc<str>,
-    /// SHA-256 of the text, in hexadecimal.
-    pub sha256: Arc<str>,
-}
-
-/// A run that has not ended.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// Its id.
-    pub id: RunId,
-    /// What started it.
-    pub cause: RunCause,
-    /// The agent's name.
-    pub agent: Arc<str>,
-    /// Its limits.
-    pub limits: RunLimits,
-    /// What was added to the agent's instructions for it.
-    pub added: Option<Arc<str>>,
-    /// Who it acts for.
-    pub principal: Option<serde_json::Value>,
-    /// The application's own data.
-    pub metadata: Map<String, serde_json::Value>,
-    /// What its model calls used.
-    pub usage: Option<Usage>,
-    /// How many model calls there were.
-    pub model_calls: u32,
-    /// Set once it has to end before the model is done.
-    pub ending: Option<Ending>,
-    /// The position of its first record.
-    pub since: Seq,
-    /// The last reply of its model, if its calls did not make the run go on.
-    pub(crate) last_finish: Option<FinishReason>,
-    /// The last reply's text, and the position of its record.
-    pub(crate) text: Arc<str>,
-    pub(crate) text_at: Option<Seq>,
-    /// Bodies begun in this run, per tool.
-    pub(crate) calls_per_tool: HashMap<Arc<str>, u32>,
-    /// Calls of this run whose body asked for another try, per tool.
-    pub(crate) retries_per_tool: HashMap<Arc<str>, u32>,
-    /// A summary was not enough in this run.
-    pub(crate) prune_only: bool,
-}
-
-impl Run {
-    /// Whether a summary was not enough in this run: it prunes only from then on (sdk-runtime CMP-9).
-    pub fn prunes_only(&self) -> bool {
-        self.prune_only
-    }
-}
-
-/// What a provider counted of the transcript.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Measured {
-    /// Tokens of the whole request, instructions and tools included.
-    pub tokens: u64,
-    /// How many messages of the transcript it had.
-    pub messages: usize,
-}
-
-/// How the last run ended.
-#[derive(Clone, Debug)]
-pub struct LastRun {
-    /// Its id.
-    pub id: RunId,
-    /// Its reason.
-    pub finish: FinishReason,
-    /// The final reply.
-    pub text: Arc<str>,
-    /// What its model calls used.
-    pub usage: Option<Usage>,
-    /// How many model calls there were.
-    pub model_calls: u32,
-    /// Why it ended early.
-    pub ending: Option<Ending>,
-    /// What was added to the agent's instructions for it.
-    pub added: Option<Arc<str>>,
-    /// Who it acted for.
-    pub principal: Option<serde_json::Value>,
-    /// The application's own data.
-    pub metadata: Map<String, serde_json::Value>,
-    /// The position of its first record, and of the one that has the text.
-    pub(crate) since: Seq,
-    pub(crate) text_at: Option<Seq>,
-}
-
-/// The step that is open: its start has a record, its end has none.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OpenStep {
-    pub(crate) number: u32,
-    pub(crate) replied: bool,
-    /// Its silent model call is given up for input that steers.
-    pub(crate) steered: bool,
-    pub(crate) usage: Option<Usage>,
-    pub(crate) finish: Option<FinishReason>,
-}
-
-/// One call of a turn and its end: tool, arguments, outcome.
-type Ended = (Arc<str>, Arc<str>, Outcome);
-
-/// The last turn of a model, and how often in a row it was the same calls with the same results.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Repetition {
-    pub(crate) what: Turn,
-    pub(crate) count: u32,
-}
-
-/// A turn that ended: in full, or as a hash, where it was loaded from a snapshot.
-#[derive(Clone, Debug)]
-pub(crate) enum Turn {
-    Ended(Vec<Ended>),
-    Hash(String),
-}
-
-impl Default for Turn {
-    fn default() -> Self {
-        Self::Ended(Vec::new())
-    }
-}
-
-impl Turn {
-    pub(crate) fn hash(&self) -> String {
-        match self {
-            Self::Ended(calls) => crate::text::sha256_hex(serde_json::to_string(calls).unwrap_or_default().as_bytes()),
-            Self::Hash(hash) => hash.clone(),
-        }
-    }
-
-    fn is(&self, calls: &[Ended]) -> bool {
-        match self {
-            Self::Ended(known) => *known == calls,
-            Self::Hash(hash) => *hash == Self::Ended(calls.to_vec()).hash(),
-        }
-    }
-}
-
-/// Input that no run has taken yet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QueuedInput {
-    /// Its id.
-    pub id: InputId,
-    /// How it joins.
-    pub mode: InputMode,
-    /// Its messages.
-    pub messages: Vec<Arc<Message>>,
-    /// The only run that may take it.
-    pub only: Option<RunId>,
-    /// The position of its record.
-    pub since: Seq,
 }
 
 /// A thread: the fold of its journal.
@@ -885,31 +655,6 @@ impl Thread {
             self.push(Arc::new(Message { author: Author::Tool, items, metadata: Map::new() }), Origin::Results(origins));
         }
     }
-}
-
-/// The result of a call, as it stands in the transcript.
-pub(crate) fn result_item(call: &CallId, tool: &str, outcome: &Outcome, provider_id: Option<String>, approved: bool) -> ResultItem {
-    let (parts, failed): (Vec<Part>, Option<ToolFailureKind>) = match outcome {
-        Outcome::Done { output } => (parts_of(output), None),
-        Outcome::Failed { failure } => {
-            let value = serde_json::to_value(&**failure).unwrap_or_default();
-            (vec![Part::Json { value }], Some(failure.kind.clone()))
-        }
-    };
-    ResultItem { call_id: call.clone(), provider_id, tool_name: tool.to_owned(), parts, failed, approved }
-}
-
-/// What a model reads of an output: `null` if there is nothing.
-pub(crate) fn parts_of(output: &ToolOutput) -> Vec<Part> {
-    if output.parts().is_empty() { vec![Part::Json { value: serde_json::Value::Null }] } else { output.parts().to_vec() }
-}
-
-/// Two failures of one kind are the same whichever call they belong to.
-fn without_call_id(mut outcome: Outcome) -> Outcome {
-    if let Outcome::Failed { failure } = &mut outcome {
-        Arc::make_mut(failure).tool_call_id = None;
-    }
-    outcome
 }
 
 fn kind_of(body: &RecordBody) -> String {

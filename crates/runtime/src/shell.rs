@@ -102,6 +102,8 @@ pub(crate) struct Position {
     pub(crate) saved_at: Seq,
 }
 
+/// How often within the claim limit an owner gives a sign of life: whoever suspects it watches for a quarter of the limit.
+const RENEWALS: u32 = 6;
 /// A snapshot is worth its bytes from this length of a journal on.
 const FIRST_SNAPSHOT: u64 = 256;
 
@@ -203,7 +205,7 @@ impl Shell {
         let store = Arc::clone(&self.setup.store);
         let (thread, seen) = (self.setup.thread.clone(), *inbox_seen);
         let stopper = self.stopper.token.clone();
-        let renewal = self.confirmed + self.setup.store.claim_limit() / 3;
+        let renewal = self.confirmed + self.setup.store.claim_limit() / RENEWALS;
         tokio::select! {
             biased;
             incoming = self.incoming.recv() => match incoming {

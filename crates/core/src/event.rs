@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::args::RepairNote;
+use crate::file::AttachmentRef;
 use crate::finish::{AbortReason, FinishReason, StepFinish};
 use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::usage::Usage;
@@ -314,6 +315,9 @@ pub enum EventKind {
         result: Value,
         /// Since its start.
         duration_ms: u64,
+        /// The files that its images and files became.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<AttachmentRef>,
         /// The hook that replaced the result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replaced_by_hook: Option<String>,

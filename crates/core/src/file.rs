@@ -1,5 +1,6 @@
 //! What a thread keeps as files: content by its address, entries of the tree, and references to attachments.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,10 +9,7 @@ use serde_json::{Map, Value};
 use crate::ids::Timestamp;
 use crate::words::words;
 
-/// The scheme under which a message refers to content that its thread keeps: `blob:sha256:<hex>`.
-///
-/// Where the content's media type differs from the one that stands beside the address, or none stands there, it follows:
-/// `blob:sha256:<hex>#text/plain;charset=utf-8`. A model never sees such an address; it gets the content as a `data:` address.
+/// The scheme under which messages and results refer to content that their thread keeps, see [`BlobRef`].
 pub const BLOB_SCHEME: &str = "blob:";
 
 /// The address of content: `sha256:` and 64 hexadecimal digits.
@@ -42,23 +40,49 @@ impl BlobId {
         let digits = self.0.strip_prefix("sha256:").unwrap_or(&self.0);
         digits.get(..length).unwrap_or(digits)
     }
+}
 
-    /// As a message refers to it, see [`BLOB_SCHEME`].
-    pub fn address(&self, media_type: Option<&str>) -> String {
-        match media_type {
-            Some(media_type) => format!("{BLOB_SCHEME}{}#{media_type}", self.0),
-            None => format!("{BLOB_SCHEME}{}", self.0),
-        }
-    }
+/// How a message or a result refers to content that its thread keeps: `blob:sha256:<hex>?size=<bytes>`.
+///
+/// Where nothing beside it says the content's media type, or something else, that follows:
+/// `blob:sha256:<hex>?size=12#text/plain;charset=utf-8`. A model never sees such an address; it gets the content in a `data:`
+/// address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobRef<'a> {
+    /// The content.
+    pub id: BlobId,
+    /// How much that is, in bytes.
+    pub size: Option<u64>,
+    /// Its media type.
+    pub media_type: Option<&'a str>,
+}
 
-    /// Reads an address as a message refers to it, with the media type if one follows; `None` if it is no such address.
-    pub fn of_address(address: &str) -> Option<(Self, Option<&str>)> {
+impl<'a> BlobRef<'a> {
+    /// Reads an address; `None` if it is no reference to content.
+    pub fn parse(address: &'a str) -> Option<Self> {
         let rest = address.strip_prefix(BLOB_SCHEME)?;
-        let (id, media_type) = match rest.split_once('#') {
-            Some((id, media_type)) => (id, Some(media_type)),
+        let (rest, media_type) = match rest.split_once('#') {
+            Some((rest, media_type)) => (rest, Some(media_type)),
             None => (rest, None),
         };
-        Some((Self::parse(id)?, media_type))
+        let (id, size) = match rest.split_once("?size=") {
+            Some((id, size)) => (id, Some(size.parse().ok()?)),
+            None => (rest, None),
+        };
+        Some(Self { id: BlobId::parse(id)?, size, media_type })
+    }
+}
+
+impl fmt::Display for BlobRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{BLOB_SCHEME}{}", self.id.as_str())?;
+        if let Some(size) = self.size {
+            write!(f, "?size={size}")?;
+        }
+        if let Some(media_type) = self.media_type {
+            write!(f, "#{media_type}")?;
+        }
+        Ok(())
     }
 }
 
@@ -134,7 +158,7 @@ pub enum FileChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachmentRef {
-    /// Its id, stable: the same content under the same name has the same.
+    /// Its id; the same content has the same.
     pub id: String,
     /// Always `file`.
     #[serde(rename = "type", default = "file")]
@@ -170,11 +194,21 @@ mod tests {
     fn an_address_of_content_reads_back() {
         let id = BlobId::of(b"abc");
         assert_eq!(id.as_str(), "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert_eq!(BlobId::of_address(&id.address(None)), Some((id.clone(), None)));
-        assert_eq!(BlobId::of_address(&id.address(Some("image/png"))), Some((id.clone(), Some("image/png"))));
+        for (size, media_type, wanted) in [
+            (None, None, ""),
+            (Some(3), None, "?size=3"),
+            (None, Some("image/png"), "#image/png"),
+            (Some(3), Some("a/b;c=\"?size=4#\""), "?size=3#a/b;c=\"?size=4#\""),
+        ] {
+            let reference = BlobRef { id: id.clone(), size, media_type };
+            let address = reference.to_string();
+            assert_eq!(address, format!("blob:{}{wanted}", id.as_str()));
+            assert_eq!(BlobRef::parse(&address), Some(reference));
+        }
         assert_eq!(id.digits(4), "ba78");
-        for other in ["https://example.org", "data:,x", "blob:sha256:ba78", "blob:md5:0", "sha256:ba78"] {
-            assert_eq!(BlobId::of_address(other), None, "{other}");
+        let bad_size = format!("blob:{}?size=x", id.as_str());
+        for other in ["https://example.org", "data:,x", "blob:sha256:ba78", "blob:md5:0", "sha256:ba78", id.as_str(), &bad_size] {
+            assert_eq!(BlobRef::parse(other), None, "{other}");
         }
     }
 

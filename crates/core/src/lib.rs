@@ -39,7 +39,7 @@ pub use event::{
     CompactionError, EVENT_VERSION, ErrorBody, Event, EventKind, EventUsage, RuleMatch, Todo, TodoCounts, TodoStatus, is_event,
 };
 pub use failure::{ToolFailure, ToolFailureKind};
-pub use file::{AttachmentRef, BLOB_SCHEME, BlobId, FileChange, FileEntry, FileStorage};
+pub use file::{AttachmentRef, BLOB_SCHEME, BlobId, BlobRef, FileChange, FileEntry, FileStorage};
 pub use fingerprint::{Drift, Fingerprint};
 pub use finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
 pub use ids::{ApprovalId, CallId, InputId, InvalidThreadId, RunId, Seq, ThreadId, Timestamp};

@@ -122,7 +122,7 @@ pub enum Part {
     },
     /// An image.
     Image {
-        /// An http(s) or `data:` address.
+        /// An http(s), `data:` or `blob:` address; see [`crate::BlobRef`].
         image: String,
         /// Its media type, where it is known.
         #[serde(default, rename = "mimeType", skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ pub enum Part {
     },
     /// A file.
     File {
-        /// An http(s) or `data:` address.
+        /// An http(s), `data:` or `blob:` address; see [`crate::BlobRef`].
         data: String,
         /// Its media type.
         #[serde(rename = "mimeType")]
@@ -238,7 +238,7 @@ pub enum Item {
     ToolResult(ResultItem),
     /// An image.
     Image {
-        /// An http(s) or `data:` address.
+        /// An http(s), `data:` or `blob:` address; see [`crate::BlobRef`].
         image: String,
         /// Its media type, where it is known.
         #[serde(default, rename = "mimeType", skip_serializing_if = "Option::is_none")]
@@ -246,7 +246,7 @@ pub enum Item {
     },
     /// A file.
     File {
-        /// An http(s) or `data:` address.
+        /// An http(s), `data:` or `blob:` address; see [`crate::BlobRef`].
         data: String,
         /// Its media type.
         #[serde(rename = "mimeType")]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::EventKind;
+use crate::file::AttachmentRef;
 use crate::message::Part;
 
 /// What a tool's body returns: what the model reads, what people are shown where that differs, and events to go with it.
@@ -22,6 +23,9 @@ pub struct ToolOutput {
     /// Events that follow this call's `tool.done`, such as `todo.updated`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     events: Vec<EventKind>,
+    /// The files of the thread that belong to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<AttachmentRef>,
 }
 
 impl ToolOutput {
@@ -61,6 +65,15 @@ impl ToolOutput {
         self
     }
 
+    /// With a file that the thread keeps. People see the reference in `tool.done`; the model reads the parts.
+    #[must_use]
+    pub fn with_attachment(mut self, attachment: AttachmentRef) -> Self {
+        if !self.attachments.contains(&attachment) {
+            self.attachments.push(attachment);
+        }
+        self
+    }
+
     /// What the model reads.
     pub fn parts(&self) -> &[Part] {
         &self.parts
@@ -69,6 +82,11 @@ impl ToolOutput {
     /// The parts, to be changed.
     pub fn parts_mut(&mut self) -> &mut Vec<Part> {
         &mut self.parts
+    }
+
+    /// The files of the thread that belong to it: its images and files were put there, or its tool named them.
+    pub fn attachments(&self) -> &[AttachmentRef] {
+        &self.attachments
     }
 
     /// Events that go with it.

@@ -109,6 +109,7 @@ pub fn project(record: &Record) -> Vec<EventKind> {
                         tool_call_id: call.clone(),
                         tool_name: Arc::clone(tool),
                         result: output.shown(),
+                        attachments: output.attachments().to_vec(),
                         duration_ms,
                         replaced_by_hook: replaced_by.clone(),
                         executed_by: None,

@@ -20,6 +20,7 @@
 
 use serde_json::Value;
 
+use crate::file::BlobRef;
 use crate::message::{Item, Message, Part};
 use crate::spec::ToolSpec;
 
@@ -91,8 +92,13 @@ pub fn of_part(part: &Part) -> u64 {
 
 fn of_file(data: &str, mime_type: &str) -> u64 {
     let text = ["text/", "application/json", "application/xml", "application/yaml", "application/x-ndjson"];
-    let is_text = data.starts_with("data:") && text.iter().any(|kind| mime_type.starts_with(kind));
-    if is_text { ATTACHMENT.max(data.len() as u64 / 4) } else { ATTACHMENT }
+    if !text.iter().any(|kind| mime_type.starts_with(kind)) {
+        return ATTACHMENT;
+    }
+    // Content that the thread keeps is sent in base64, which is a third longer.
+    let kept = BlobRef::parse(data).and_then(|kept| kept.size).map(|size| size / 3);
+    let sent = kept.or_else(|| data.starts_with("data:").then_some(data.len() as u64 / 4));
+    ATTACHMENT.max(sent.unwrap_or(0))
 }
 
 /// What neighbouring characters have in common.
@@ -229,5 +235,9 @@ mod tests {
         assert_eq!(file("https://example.com/a.pdf", "application/pdf"), 1000);
         // A file of text is as long as its text.
         assert_eq!(file(&format!("data:text/plain;base64,{}", "A".repeat(1_000_000)), "text/plain"), 250_005);
+        let id = crate::file::BlobId::of(b"");
+        let kept = |size| BlobRef { id: id.clone(), size, media_type: None }.to_string();
+        assert_eq!((file(&kept(Some(750_000)), "text/plain"), file(&kept(Some(750_000)), "application/pdf")), (250_000, 1000));
+        assert_eq!(file(&kept(None), "text/plain"), 1000);
     }
 }

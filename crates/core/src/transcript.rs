@@ -47,7 +47,7 @@ impl Transcript {
     }
 
     /// Puts another in place of one that is there; gives whether it is.
-    pub(crate) fn set(&mut self, index: usize, message: Arc<Message>) -> bool {
+    pub fn set(&mut self, index: usize, message: Arc<Message>) -> bool {
         self.0.set_mut(index, message)
     }
 

@@ -9,7 +9,10 @@ use tokio_util::sync::CancellationToken;
 use toolwright_core::args::Arguments;
 use toolwright_core::{CallId, RunId, ThreadId, Transcript};
 
+use crate::files::ThreadFiles;
+use crate::keep::{Keep, MemoryKeep};
 use crate::state::StateMap;
+use crate::values::ThreadValues;
 
 /// Who a run acts for. Read-only to everybody after the run's start (sdk-tools 6/4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,6 +85,8 @@ pub struct ContextParts {
     pub env_names: Arc<[String]>,
     /// Where snapshots go.
     pub snapshots: Arc<dyn Snapshots>,
+    /// What the thread keeps beside its journal.
+    pub keep: Arc<dyn Keep>,
 }
 
 /// The facts of one call, the same on every path (sdk-tools 6). Cheap to clone.
@@ -110,7 +115,7 @@ impl ToolContext {
         Self { parts: Arc::new(parts) }
     }
 
-    /// A context without a run, for calling a function directly in a test.
+    /// A context without a run, for calling a function directly in a test. Its values and files are in memory, its own.
     pub fn detached(args: Arguments) -> Self {
         Self::new(ContextParts {
             call_id: CallId::new("call_detached"),
@@ -128,6 +133,7 @@ impl ToolContext {
             env: Arc::new(NoEnv),
             env_names: Arc::from([]),
             snapshots: Arc::new(NoSnapshots),
+            keep: Arc::new(MemoryKeep::new()),
         })
     }
 
@@ -199,6 +205,16 @@ impl ToolContext {
     /// An environment value this tool declared with `env(NAME)`.
     pub fn env(&self, name: &str) -> Option<String> {
         self.parts.env_names.iter().any(|declared| declared == name).then(|| self.parts.env.get(name)).flatten()
+    }
+
+    /// The thread's keyed values. What this call writes is refused once its run has lost the thread to another owner.
+    pub fn values(&self) -> ThreadValues {
+        ThreadValues::new(Arc::clone(&self.parts.keep))
+    }
+
+    /// The thread's files. What this call writes is refused once its run has lost the thread to another owner.
+    pub fn files(&self) -> ThreadFiles {
+        ThreadFiles::new(Arc::clone(&self.parts.keep))
     }
 
     /// Shows a snapshot: a complete one, which replaces the one before (sdk-tools 8.1/2).

@@ -9,7 +9,9 @@ use serde::de::DeserializeOwned;
 
 use crate::context::{Identity, ToolContext};
 use crate::error::ToolError;
+use crate::files::ThreadFiles;
 use crate::require::Requirements;
+use crate::values::ThreadValues;
 
 /// Something a body takes from its call.
 ///
@@ -29,7 +31,7 @@ use crate::require::Requirements;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be taken from a call",
     label = "not an extractor",
-    note = "a pattern in a tool's signature is an extractor: `Ctx`, `State<T>`, `Args<T>`, `Progress<T>`, `Env`, `Principal`, `CallId`, or a type that implements `FromCall`; an argument that the model fills in is a plain name"
+    note = "a pattern in a tool's signature is an extractor: `Ctx`, `State<T>`, `Args<T>`, `Progress<T>`, `Env`, `Values`, `Files`, `Principal`, `CallId`, or a type that implements `FromCall`; an argument that the model fills in is a plain name"
 )]
 pub trait FromCall: Sized + Send {
     /// Says what has to be there, so that `build()` can name what is missing. Wrappers pass it on.
@@ -154,6 +156,30 @@ impl FromCall for Env {
 
     async fn from_call(cx: &ToolContext) -> Result<Self, ToolError> {
         Ok(Self(EnvView { cx: cx.clone() }))
+    }
+}
+
+/// The thread's keyed values.
+#[derive(Clone, Debug)]
+pub struct Values(pub ThreadValues);
+
+impl FromCall for Values {
+    fn requires(_requirements: &mut Requirements) {}
+
+    async fn from_call(cx: &ToolContext) -> Result<Self, ToolError> {
+        Ok(Self(cx.values()))
+    }
+}
+
+/// The thread's files.
+#[derive(Clone, Debug)]
+pub struct Files(pub ThreadFiles);
+
+impl FromCall for Files {
+    fn requires(_requirements: &mut Requirements) {}
+
+    async fn from_call(cx: &ToolContext) -> Result<Self, ToolError> {
+        Ok(Self(cx.files()))
     }
 }
 

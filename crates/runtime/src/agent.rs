@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use toolwright_core::{
     AbortReason, Author, CallId, CallOpening, CallOrigin, Fingerprint, Input, Item, Message, RunCause, RunLimits, ThreadId, ToolSpec,
 };
-use toolwright_tool::{EnvSource, Identity, Need, StateMap, Tool};
+use toolwright_tool::{EnvSource, Identity, KeepLimits, Need, StateMap, Tool, Tree};
 
 use crate::approvals::Approvals;
 use crate::clock::{Clock, SystemClock};
@@ -78,7 +78,11 @@ pub(crate) struct AgentInner {
     pub(crate) model_timeout: Duration,
     pub(crate) run_state_missing: Vec<(String, Need)>,
     pub(crate) hubs: Arc<Hubs>,
-    pub(crate) turns: Turns,
+    /// The turns of sends that wait for each other.
+    pub(crate) turns: PerThread<()>,
+    /// The right to change a thread's files.
+    pub(crate) trees: PerThread<Tree>,
+    pub(crate) keep_limits: KeepLimits,
     pub(crate) compaction: Option<Configured>,
     /// Whether it was said that the model's window is not known.
     pub(crate) window_warned: AtomicBool,
@@ -91,14 +95,16 @@ impl AgentInner {
     }
 }
 
-/// The turns of threads whose sends wait for each other in this process.
+type Lock<T> = tokio::sync::Mutex<T>;
+
+/// What those who work on one thread in this process take turns with, for as long as one of them is there.
 #[derive(Default)]
-pub(crate) struct Turns {
-    by_thread: std::sync::Mutex<HashMap<ThreadId, std::sync::Weak<tokio::sync::Mutex<()>>>>,
+pub(crate) struct PerThread<T> {
+    by_thread: std::sync::Mutex<HashMap<ThreadId, std::sync::Weak<Lock<T>>>>,
 }
 
-impl Turns {
-    pub(crate) fn of(&self, thread: &ThreadId) -> Arc<tokio::sync::Mutex<()>> {
+impl<T: Default> PerThread<T> {
+    pub(crate) fn of(&self, thread: &ThreadId) -> Arc<Lock<T>> {
         let mut by_thread = self.by_thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(turn) = by_thread.get(thread).and_then(std::sync::Weak::upgrade) {
             return turn;
@@ -106,7 +112,7 @@ impl Turns {
         if by_thread.len() >= 64 && by_thread.len().is_power_of_two() {
             by_thread.retain(|_, turn| turn.strong_count() > 0);
         }
-        let turn = Arc::new(tokio::sync::Mutex::new(()));
+        let turn: Arc<Lock<T>> = Arc::default();
         by_thread.insert(thread.clone(), Arc::downgrade(&turn));
         turn
     }
@@ -216,6 +222,7 @@ pub struct AgentBuilder<R = NoResolvers> {
     timeout: Duration,
     grace: Duration,
     result_limit: usize,
+    keep_limits: KeepLimits,
     store: Arc<dyn Store>,
     on_drift: OnDrift,
     clock: Arc<dyn Clock>,
@@ -292,6 +299,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             timeout: DEFAULT_TIMEOUT,
             grace: GRACE,
             result_limit: DEFAULT_RESULT_LIMIT,
+            keep_limits: KeepLimits::default(),
             store: Arc::new(MemoryStore::new()),
             on_drift: OnDrift::default(),
             clock: Arc::new(SystemClock),
@@ -431,6 +439,13 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
         self
     }
 
+    /// How much a thread may keep in files, attachments and values; see [`KeepLimits`] for the defaults.
+    #[must_use]
+    pub fn keep_limits(mut self, limits: KeepLimits) -> Self {
+        self.keep_limits = limits;
+        self
+    }
+
     /// How long the model may be silent before the step fails; 300 s by default.
     #[must_use]
     pub fn model_timeout(mut self, timeout: Duration) -> Self {
@@ -534,9 +549,11 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             model_timeout: self.model_timeout,
             run_state_missing: of_runs,
             hubs: Arc::default(),
-            turns: Turns::default(),
             compaction,
             window_warned,
+            turns: PerThread::default(),
+            trees: PerThread::default(),
+            keep_limits: self.keep_limits,
         };
         Ok(Agent { inner: Arc::new(inner), resolvers: PhantomData })
     }

@@ -18,10 +18,13 @@ use toolwright_core::{
     ToolFailure, ToolFailureKind, ToolOutput, Transcript, Verdict,
 };
 use toolwright_tool::{
-    Approval, ApprovalOutcome, ContextParts, EnvSource, Identity, NeedsApproval, Running, Snapshots, StateMap, Tool, ToolContext, ToolError,
+    Approval, ApprovalOutcome, ContextParts, EnvSource, Identity, MemoryKeep, NeedsApproval, Running, Snapshots, StateMap, Tool,
+    ToolContext, ToolError,
 };
 
+use crate::attachments;
 use crate::driver::{Executed, GateOutcome};
+use crate::keep::Beside;
 use crate::registry::Registry;
 use crate::stage::{Check, GateCall, StageKind, Stages};
 
@@ -53,6 +56,7 @@ pub(crate) struct RunFacts {
     pub(crate) principal: Option<Arc<Identity>>,
     pub(crate) state: StateMap,
     pub(crate) cancelled: CancellationToken,
+    pub(crate) beside: Beside,
 }
 
 /// A call before the gate.
@@ -170,7 +174,10 @@ impl Dispatch {
         let repairs: Vec<RepairNote> = args.repairs().to_vec();
         match passed {
             Ok(()) => GateOutcome { arguments: shown, repairs, read_only, verdict: Verdict::Run, settled: None },
-            Err(Stopped { verdict, outcome }) => {
+            Err(Stopped { mut verdict, outcome }) => {
+                if let (Verdict::Answer { output }, Some(_)) = (&mut verdict, cx.thread_id()) {
+                    attachments::keep_output(&cx.parts().keep, cx.tool_name(), cx.call_id().as_str(), output).await;
+                }
                 let settled = match outcome {
                     Some(mut outcome) => {
                         if let Outcome::Failed { failure } = &mut outcome {
@@ -322,9 +329,10 @@ impl Dispatch {
             approval,
             attempt: request.attempt,
             state: vec![request.run.state.clone(), self.state.clone(), tool.state().clone()],
-            env: Arc::clone(&self.env),
+            env: Arc::clone(&request.run.beside.env),
             env_names: spec.env.iter().map(|need| need.name.clone()).collect(),
             snapshots: request.snapshots,
+            keep: Arc::clone(&request.run.beside.keep),
         });
         let timeout = spec.timeout.unwrap_or(self.timeout);
         let limits = Limits { timeout, grace: self.grace, cancelled: request.cancelled };
@@ -361,7 +369,8 @@ impl Dispatch {
     pub(crate) async fn once(&self, tool: &Arc<str>, written: &Arc<str>) -> Executed {
         let call = CallId::new("call_1");
         let cancelled = CancellationToken::new();
-        let run = RunFacts { thread: None, run: None, principal: None, state: StateMap::default(), cancelled: cancelled.clone() };
+        let beside = Beside { keep: Arc::new(MemoryKeep::new()), env: Arc::clone(&self.env) };
+        let run = RunFacts { thread: None, run: None, principal: None, state: StateMap::default(), cancelled: cancelled.clone(), beside };
         let gated = self
             .gate(GateRequest {
                 call: call.clone(),
@@ -399,7 +408,8 @@ impl Dispatch {
     }
 
     /// Post-call hooks see every end, failures and refusals too, and may replace it. One that throws ends the run, and the
-    /// call keeps the result it had (field reports U-170). Whoever made the result, it is bounded (field reports F-47).
+    /// call keeps the result it had (field reports U-170). Whoever made the result, it is bounded (field reports F-47), and its
+    /// images and files are kept apart from the journal.
     async fn after_hooks(&self, tool: &Tool, cx: &ToolContext, resumed: bool, outcome: Outcome) -> Executed {
         let mut executed = Executed { outcome, replaced_by: None, fatal: None };
         for hook in self.stages.of(StageKind::Hook) {
@@ -416,6 +426,9 @@ impl Dispatch {
             }
         }
         bound(&mut executed.outcome, tool.spec().result_limit.unwrap_or(self.result_limit));
+        if let (Outcome::Done { output }, Some(_)) = (&mut executed.outcome, cx.thread_id()) {
+            attachments::keep_output(&cx.parts().keep, cx.tool_name(), cx.call_id().as_str(), output).await;
+        }
         executed
     }
 
@@ -434,9 +447,10 @@ impl Dispatch {
             approval,
             attempt: 1,
             state: vec![request.run.state.clone(), self.state.clone(), tool.state().clone()],
-            env: Arc::clone(&self.env),
+            env: Arc::clone(&request.run.beside.env),
             env_names: tool.spec().env.iter().map(|need| need.name.clone()).collect(),
             snapshots: Arc::new(NoSnapshots),
+            keep: Arc::clone(&request.run.beside.keep),
         })
     }
 

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use toolwright_core::{InputId, InputMode, Message, Record, RecordBody, RunId, Seq, ThreadId};
 
+use crate::agent::AgentInner;
+use crate::attachments::keep_input;
 use crate::error::AgentError;
+use crate::keep::keep_of;
 use crate::store::{InboxItem, Store};
 
 /// What a send does while somebody moves the thread (sdk-runtime SES-5).
@@ -132,12 +135,14 @@ impl Sent {
 
 /// Posts input to a thread, or to a run of it that has the records after a position.
 pub(crate) async fn post_input(
-    store: &Arc<dyn Store>,
+    inner: &AgentInner,
     thread: &ThreadId,
     mode: InputMode,
     messages: Vec<Message>,
     only: Option<(RunId, Seq)>,
 ) -> Result<Ticket, AgentError> {
+    let store = &inner.store;
+    let messages = keep_input(&keep_of(inner, thread, None), messages).await;
     let (only, since) = only.unzip();
     let item = input_item(mode, messages, only.clone())?;
     let InboxItem::Input { id, .. } = &item else { return Ok(Ticket::returned()) };

@@ -21,6 +21,7 @@
 
 mod agent;
 mod approvals;
+mod attachments;
 mod clock;
 mod compaction;
 mod dispatch;
@@ -31,6 +32,7 @@ mod fork;
 mod hub;
 mod index;
 mod input;
+mod keep;
 mod layer;
 mod load;
 mod memory;

@@ -15,11 +15,13 @@ use toolwright_core::{
 };
 
 use crate::agent::{AgentInner, OnDrift, Start, checked_input, next_run};
+use crate::attachments::{Shown, keep_input};
 use crate::driver::Driver;
 use crate::error::AgentError;
 use crate::hub::Hub;
 use crate::index::PendingApproval;
 use crate::input::{Ticket, TurnPolicy, post_input};
+use crate::keep::Beside;
 use crate::load::{Loaded, load, load_through};
 use crate::shell::{Position, RunSetup, Shell, Stopper};
 use crate::store::{Append, Claim, InboxItem, Store, StoreError};
@@ -93,7 +95,7 @@ impl Prepared {
         let Self { handle, thread, start, stopper, known } = self;
         let inner = Arc::clone(&handle.inner);
         let Start::Input(messages) = start else { return Err(StoreError::Busy { thread }.into()) };
-        let ticket = post_input(&inner.store, &thread, mode, messages, None).await?;
+        let ticket = post_input(&inner, &thread, mode, messages, None).await?;
         let mut begun = Some(begun);
         loop {
             let standing = Standing::of(&*inner.store, &thread, &ticket).await?;
@@ -266,6 +268,7 @@ impl Owner<'_> {
         let from = Position { durable: thread.head(), saved_at };
         let transcript_before = thread.transcript().len();
         let mut driver = Driver::new(thread, Arc::new(inner.dispatch.registry.clone()), next);
+        let beside = Beside::of_run(inner, id, claim.fence()).await?;
         let now = inner.clock.now();
         driver.open(id, now)?;
         if let Some(drift) = drift {
@@ -275,6 +278,7 @@ impl Owner<'_> {
         let waiting = || posted.iter().filter(|(_, item)| matches!(item, InboxItem::Input { .. })).cloned().collect();
         match start {
             Start::Input(messages) => {
+                let messages = keep_input(&beside.keep, messages).await;
                 driver.disregard_posted_through(through);
                 driver.start(cause, waiting(), messages, now)?;
             }
@@ -305,6 +309,8 @@ impl Owner<'_> {
             state: handle.state.clone(),
             model_timeout: inner.model_timeout,
             compaction: handle.compaction_in_force().map(|configured| Arc::clone(&configured.compacting)),
+            shown: Arc::new(Shown::new(Arc::clone(&beside.keep))),
+            beside,
         };
         let ended = Shell::new(setup, driver, claim, hub, from, self.stopper.clone()).run().await?;
         if ended.last_run().map(|last| &last.id) != Some(&run) {
@@ -513,7 +519,7 @@ impl RunStream {
 /// Sends more to a run.
 #[derive(Clone)]
 pub struct RunControl {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) inner: Arc<AgentInner>,
     pub(crate) thread: ThreadId,
     pub(crate) known: watch::Receiver<Known>,
 }
@@ -547,7 +553,7 @@ impl RunControl {
             // Not taken, and not a promise either (sdk-runtime QUE-4).
             return Ok(Ticket::returned());
         }
-        post_input(&self.store, &self.thread, mode, messages, run).await
+        post_input(&self.inner, &self.thread, mode, messages, run).await
     }
 }
 

@@ -19,12 +19,14 @@ use toolwright_core::{
 };
 use toolwright_tool::{Identity, Snapshots, StateMap};
 
+use crate::attachments::Shown;
 use crate::clock::Clock;
 use crate::compaction::{Compacting, Meter, Trigger};
 use crate::dispatch::{Dispatch, ExecuteRequest, GateRequest, RunFacts};
 use crate::driver::{Completion, Driver, Effect, Executed};
 use crate::error::AgentError;
 use crate::hub::{Hub, Stretch};
+use crate::keep::Beside;
 use crate::model::{ErrorCategory, Model, ModelError, ModelEvent, ModelReply, ModelRequest, ModelSettings};
 use crate::store::{Append, Claim, Snapshot, Store, StoreError};
 
@@ -43,6 +45,9 @@ pub(crate) struct RunSetup {
     pub(crate) state: StateMap,
     pub(crate) model_timeout: Duration,
     pub(crate) compaction: Option<Arc<Compacting>>,
+    pub(crate) beside: Beside,
+    /// What the model gets in place of addresses of content.
+    pub(crate) shown: Arc<Shown>,
 }
 
 /// A run's handle side asks the shell to stop.
@@ -375,6 +380,7 @@ impl Shell {
             principal: self.setup.principal.clone(),
             state: self.setup.state.clone(),
             cancelled: self.run_cancelled.clone(),
+            beside: self.setup.beside.clone(),
         }
     }
 
@@ -424,7 +430,7 @@ impl Shell {
             return;
         }
         let token = self.run_cancelled.child_token();
-        let request = ModelRequest {
+        let mut request = ModelRequest {
             instructions: Arc::clone(&self.setup.instructions),
             messages: self.driver.thread().transcript().clone(),
             acting: Side::A,
@@ -438,8 +444,9 @@ impl Shell {
         };
         self.hub.step_begins(step);
         let (model, hub, completions) = (Arc::clone(&self.setup.model), Arc::clone(&self.hub), self.completions.clone());
-        let timeout = self.setup.model_timeout;
+        let (timeout, shown) = (self.setup.model_timeout, Arc::clone(&self.setup.shown));
         let reply = async move {
+            request.messages = shown.to_model(request.messages).await;
             let result = reply_of(&*model, request, &hub, step, timeout).await;
             Completion::Model { step, result }
         };

@@ -12,11 +12,13 @@ use toolwright_core::{
 use toolwright_tool::{Identity, StateMap};
 
 use crate::agent::{AgentInner, Start, check_limits, checked_input};
+use crate::attachments::keep_input;
 use crate::compaction::{Compaction, Configured};
 use crate::error::AgentError;
 use crate::events::ThreadEvents;
 use crate::index::ThreadInfo;
 use crate::input::{Ticket, TurnPolicy, input_item, post_input};
+use crate::keep::keep_of;
 use crate::load::load;
 use crate::run::{Known, Prepared, Reply, RunControl, RunStream};
 use crate::shell::Stopper;
@@ -186,18 +188,19 @@ impl ThreadHandle {
     /// Sends input to whoever moves the thread, from any process: it joins the run after the step that goes on now. Where
     /// nobody moves the thread it waits for the next run: a `resume()`, a send, or a [`crate::Worker`].
     pub async fn enqueue(&self, input: impl Into<Input>) -> Result<Ticket, AgentError> {
-        post_input(&self.inner.store, self.id()?, InputMode::Queue, checked_input(input.into())?, None).await
+        post_input(&self.inner, self.id()?, InputMode::Queue, checked_input(input.into())?, None).await
     }
 
     /// As [`ThreadHandle::enqueue`], and redirects the run: a model that has said nothing yet is given up and asked again with
     /// the input, calls that have not begun are not begun (sdk-runtime STE-1, STE-3).
     pub async fn steer(&self, input: impl Into<Input>) -> Result<Ticket, AgentError> {
-        post_input(&self.inner.store, self.id()?, InputMode::Steer, checked_input(input.into())?, None).await
+        post_input(&self.inner, self.id()?, InputMode::Steer, checked_input(input.into())?, None).await
     }
 
     /// Input that is enqueued at a moment to come, once a [`crate::Worker`] sees that it is due.
     pub async fn enqueue_at(&self, at: Timestamp, input: impl Into<Input>) -> Result<InputId, AgentError> {
-        let item = input_item(InputMode::Queue, checked_input(input.into())?, None)?;
+        let messages = keep_input(&keep_of(&self.inner, self.id()?, None), checked_input(input.into())?).await;
+        let item = input_item(InputMode::Queue, messages, None)?;
         let InboxItem::Input { id, .. } = &item else { return Err(AgentError::MissingInput) };
         let id = id.clone();
         self.inner.store.post_at(self.id()?, &format!("input:{id}"), at, item).await?;
@@ -308,10 +311,10 @@ impl ThreadHandle {
         let (begun, begins) = oneshot::channel();
         let (done, result) = oneshot::channel();
         let known = watch::Sender::new(Known::default());
-        let control = RunControl { store: Arc::clone(&self.inner.store), thread: thread.clone(), known: known.subscribe() };
+        let control = RunControl { inner: Arc::clone(&self.inner), thread: thread.clone(), known: known.subscribe() };
         let run = Prepared { handle: self.clone(), thread, start, stopper: stopper.clone(), known };
         tokio::spawn(async move {
-            let reply = run.go(begun).await;
+            let reply = Box::pin(run.go(begun)).await;
             // Whoever asked may have gone: the run does not depend on it.
             let _ = done.send(reply);
         });

@@ -32,9 +32,10 @@ pub use toolwright_tool::macro_support;
 /// `serde_json`'s macro for JSON values.
 pub use toolwright_tool::macro_support::serde_json::json;
 pub use toolwright_tool::{
-    Approval, ApprovalOutcome, Args, CallId, Ctx, DefinitionError, Env, EnvSource, FromCall, Identity, IntoToolResult, NeedsApproval,
-    Principal, Progress, ProgressSender, Requirements, Running, State, StateMap, Tool, ToolArg, ToolBody, ToolBuilder, ToolContext,
-    ToolDef, ToolError, args, schema_of, tool, tools,
+    Approval, ApprovalOutcome, Args, CallId, Content, Ctx, DefinitionError, Env, EnvSource, FileEntry, FileKind, FileOptions, FileStats,
+    Files, FromCall, GrepHit, Identity, IntoToolResult, Keep, KeepLimits, NeedsApproval, Principal, Progress, ProgressSender, Requirements,
+    Running, State, StateMap, ThreadFiles, ThreadValues, Tool, ToolArg, ToolBody, ToolBuilder, ToolContext, ToolDef, ToolError, Values,
+    args, schema_of, tool, tools,
 };
 
 /// The wires to models.
@@ -84,7 +85,8 @@ pub type AgentBuilder = toolwright_runtime::AgentBuilder<FeatureResolvers>;
 /// What a file with tools and agents imports.
 pub mod prelude {
     pub use crate::{
-        Agent, AgentError, ApprovalOutcome, Args, CallId, Ctx, Decision, Env, Event, EventKind, FinishReason, FromCall, Part, Principal,
-        Progress, Requirements, State, Tool, ToolContext, ToolDef, ToolError, ToolFailureKind, ToolOutput, args, tool, tools,
+        Agent, AgentError, ApprovalOutcome, Args, CallId, Ctx, Decision, Env, Event, EventKind, FileKind, FileOptions, Files, FinishReason,
+        FromCall, Part, Principal, Progress, Requirements, State, Tool, ToolContext, ToolDef, ToolError, ToolFailureKind, ToolOutput,
+        Values, args, tool, tools,
     };
 }

@@ -193,7 +193,7 @@ async fn read(mut events: ThreadEvents, runs: usize, rests: usize) -> Vec<Event>
     all
 }
 
-// rule: sdk-runtime LIS-1, sdk-runtime EV-1
+// rule: sdk-runtime EV-1
 #[tokio::test]
 async fn from_every_position_the_rest_is_told_and_no_more() {
     let store = MemoryStore::new();
@@ -216,6 +216,7 @@ async fn from_every_position_the_rest_is_told_and_no_more() {
     assert!(nobody.next().await.is_none());
 }
 
+// rule: sdk-runtime LIS-1, sdk-runtime LIS-3
 #[tokio::test]
 async fn who_attached_before_sees_every_run_of_a_thread_as_it_happens() {
     let store = MemoryStore::new();

@@ -329,6 +329,61 @@ async fn a_snapshot_that_can_not_be_used_costs_time_only() {
     }
 }
 
+/// A store whose appends take a while.
+#[derive(Clone, Default)]
+struct Slow(MemoryStore, Arc<AtomicUsize>);
+
+impl StoreLayer for Slow {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, append: Append) -> StoreAnswer<'a, ()> {
+        async move {
+            assert_eq!(self.1.fetch_add(1, Ordering::SeqCst), 0, "two appends at once");
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            self.1.fetch_sub(1, Ordering::SeqCst);
+            self.0.append(claim, expected, append).await
+        }
+        .boxed()
+    }
+}
+
+// rule: sdk-runtime DUR-1
+#[tokio::test]
+async fn appends_do_not_overtake_each_other() {
+    let slow = Slow::default();
+    let many = calls([("a", "act", "{}"), ("b", "act", "{}"), ("c", "act", "{}"), ("d", "act", "{}")]);
+    let agent = agent(Script::new([many, say("done")])).tool(echo("act")).store(slow.clone()).build().unwrap();
+    let run = agent.thread("t").stream("go");
+    for n in 0..20 {
+        run.enqueue(n.to_string()).await.unwrap();
+    }
+    // What is posted while the last append goes on is asked for once more.
+    drop(collect(run).await.1);
+    let records = journal(&slow.0, &id()).await;
+    assert!(records.iter().enumerate().all(|(at, record)| record.seq.0 == at as u64 + 1));
+    fold(&records).transcript().check_balance().unwrap();
+}
+
+// rule: sdk-runtime DSE-3
+#[tokio::test]
+async fn a_run_whose_end_was_written_down_is_over() {
+    let whole = MemoryStore::new();
+    let agent = common::agent(Script::new([say("one")])).store(whole.clone()).build().unwrap();
+    agent.thread("t").send("go").await.unwrap();
+    // The process died before it told anybody.
+    let script = Script::new([say("two")]);
+    let store = store_of(&id(), &journal(&whole, &id()).await).await;
+    let agent = common::agent(script.clone()).store(store.clone()).build().unwrap();
+    assert!(store.unfinished(None, 10).await.unwrap().is_empty());
+    assert_eq!(agent.thread("t").resume().await.unwrap_err().code(), "TOOLWRIGHT_CHECKPOINT_NOT_FOUND");
+    let reply = agent.thread("t").send("next").await.unwrap();
+    assert_eq!((reply.messages.len(), script.times()), (4, 1));
+}
+
 // --------------------------------------------------------------------------------------------------------------- claims
 
 /// A store whose claims last three seconds, and are lost once told.

@@ -756,6 +756,7 @@ async fn to_the_end(agent: &Agent) -> toolwright_runtime::Reply {
 // rule: sdk-tools 5.2/12
 // rule: sdk-runtime LOOP-2, sdk-runtime CTX-3
 // rule: sdk-runtime DSE-3
+// rule: sdk-runtime DUR-8, sdk-runtime DUR-9
 #[tokio::test]
 async fn after_a_crash_at_any_record_nothing_recorded_is_done_again_and_the_end_is_the_same() {
     let (store, log) = (MemoryStore::new(), Log::default());
@@ -833,6 +834,7 @@ async fn interrupted(builder: toolwright_tool::ToolBuilder, log: &Log) -> (Agent
 }
 
 // rule: sdk-tools 6/5, sdk-tools 5.2/12
+// rule: sdk-runtime DUR-10
 #[tokio::test]
 async fn an_interrupted_call_runs_again_under_its_id_where_that_is_harmless_or_allowed() {
     for builder in [

@@ -85,7 +85,7 @@ impl StoreLayer for Failing {
 
 // ----------------------------------------------------------------------------------------------------------------- turns
 
-// rule: sdk-runtime SES-5, sdk-runtime SES-9
+// rule: sdk-runtime SES-5, sdk-runtime DUR-11
 #[tokio::test]
 async fn a_second_send_is_refused_by_name_unless_the_program_says_otherwise() {
     let latch = Latch::default();
@@ -151,7 +151,7 @@ async fn a_send_that_waits_for_another_process_can_be_cancelled() {
     assert!(journal(&store, &id()).await.is_empty());
 }
 
-// rule: sdk-runtime DSE-4
+// rule: sdk-runtime DSE-4, sdk-runtime DUR-3
 #[tokio::test(start_paused = true)]
 async fn what_was_interrupted_comes_before_a_send_that_may_wait() {
     for policy in [TurnPolicy::Wait, TurnPolicy::Queue, TurnPolicy::Steer] {
@@ -272,7 +272,8 @@ async fn who_joins_a_run_that_ends_first_has_the_next_turn() {
     assert!(matches!(refused, AgentError::MissingInput));
 }
 
-// rule: sdk-runtime SES-5, sdk-runtime DSE-6
+// rule: sdk-runtime SES-5, sdk-runtime DSE-6, sdk-runtime DUR-5
+// rule: sdk-tools 13.3/6
 #[tokio::test(start_paused = true)]
 async fn who_joins_a_run_that_pauses_is_told_and_its_input_waits() {
     let latch = Latch::default();
@@ -290,6 +291,7 @@ async fn who_joins_a_run_that_pauses_is_told_and_its_input_waits() {
         assert_eq!(refused.code(), "TOOLWRIGHT_SESSION_AWAITING_APPROVAL");
         assert!(refused.to_string().contains(paused.pending[0].id.as_str()), "{refused}");
     }
+    assert_eq!(script.times(), 1);
     agent.approvals().decide(&paused.pending[0].id, Decision::approve()).await.unwrap();
     // Decided, it has to go on first; a send that may wait sees to it.
     assert_eq!(agent.thread("t").send("third").await.unwrap_err().code(), "TOOLWRIGHT_SESSION_TURN_PENDING");
@@ -369,6 +371,98 @@ async fn a_run_needs_nobody_to_read_it_and_keeps_its_events() {
     drop(agent.thread("t").stream("again"));
     settle().await;
     assert_eq!(script.times(), 3);
+}
+
+/// A store whose append of a run's end waits at a latch.
+struct Late(MemoryStore, Latch);
+
+impl StoreLayer for Late {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, append: Append) -> StoreAnswer<'a, ()> {
+        async move {
+            if append.records.iter().any(|record| matches!(record.body, RecordBody::RunDone { .. })) {
+                self.1.hold().await;
+            }
+            self.0.append(claim, expected, append).await
+        }
+        .boxed()
+    }
+}
+
+// rule: sdk-runtime SES-9
+#[tokio::test]
+async fn the_end_of_a_run_is_told_once_it_is_written_down() {
+    let latch = Latch::default();
+    let agent = agent(Script::new([say("done")])).store(Late(MemoryStore::new(), latch.clone())).build().unwrap();
+    let mut run = agent.thread("t").stream("go");
+    let mut other = agent.thread("t").events(Seq(0)).unwrap();
+    let before = until(&mut run, |kind| matches!(kind, EventKind::TextDelta { .. })).await;
+    latch.reached().await;
+    settle().await;
+    assert!(run.next().now_or_never().is_none());
+    let mut seen = Vec::new();
+    while let Some(event) = other.next().now_or_never() {
+        seen.push(event.unwrap().unwrap());
+    }
+    assert!(!brief(&seen).contains(&"run.done stop".to_owned()), "{:?}", brief(&seen));
+    latch.release();
+    let (rest, reply) = collect(run).await;
+    assert_eq!((before.len() + rest.len(), brief(&rest).last().map(String::as_str)), (6, Some("run.done stop")));
+    assert!(rest.iter().all(|event| event.run_id == reply.as_ref().unwrap().run_id));
+}
+
+// rule: sdk-runtime RUN-7, sdk-runtime RUN-8, sdk-runtime RUN-9
+#[tokio::test]
+async fn a_stream_is_a_send_that_is_watched() {
+    let script = || {
+        let called = items_of(vec![Item::text("Whole."), Item::ToolCall(call_item("c", "act", "{}"))], FinishReason::ToolCalls);
+        Script::new([called, say("done"), fails(ModelError::new("test", "overloaded"))])
+    };
+    let mut journals = Vec::new();
+    for way in ["send", "stream", "watched"] {
+        let store = MemoryStore::new();
+        let agent = agent(script()).tool(echo("act")).store(store.clone()).build().unwrap();
+        let watching = agent.thread("t").events(Seq(0)).unwrap();
+        match way {
+            "send" => drop(agent.thread("t").send("go").await.unwrap()),
+            _ => {
+                let (events, _) = collect(agent.thread("t").stream("go")).await;
+                // A model that does not stream gives its text in one piece.
+                let deltas: Vec<_> = events.iter().filter(|event| matches!(event.kind, EventKind::TextDelta { .. })).collect();
+                assert_eq!(deltas.len(), 2);
+            }
+        }
+        agent.thread("t").send("again").await.unwrap_err();
+        journals.push(kinds(&journal(&store, &id()).await));
+        if way == "watched" {
+            let ends = watching.map(Result::unwrap).filter(|event| {
+                let ends = matches!(event.kind, EventKind::RunDone { .. });
+                std::future::ready(ends)
+            });
+            assert_eq!(brief(&ends.take(2).collect::<Vec<_>>().await), ["run.done stop", "run.done error"]);
+        }
+    }
+    assert_eq!((&journals[0], &journals[1]), (&journals[1], &journals[2]));
+    assert!(journals[0].contains(&"model.failed".to_owned()));
+}
+
+// rule: sdk-runtime SES-8
+// rule: sdk-tools 13.3/1
+#[tokio::test]
+async fn a_pause_is_an_answer_and_a_decision_goes_on_from_it() {
+    let script = Script::new([calls([("c", "ask", "{}")]), say("done")]);
+    let agent = agent(script.clone()).tool(asks("ask")).build().unwrap();
+    let paused = agent.thread("t").send("go").await.unwrap();
+    assert_eq!((paused.finish_reason, paused.pending.len()), (FinishReason::AwaitingApproval, 1));
+    assert_eq!(texts(&agent.thread("t").history().await.unwrap()), ["go"]);
+    // Decided in the moment it is asked, it is there for whoever goes on.
+    agent.approvals().decide(&paused.pending[0].id, Decision::approve()).await.unwrap();
+    let reply = agent.thread("t").resume().await.unwrap();
+    assert_ne!(reply.run_id, paused.run_id);
+    assert_eq!((reply.text.as_str(), reply.steps, script.times()), ("done", 2, 2));
 }
 
 // rule: sdk-runtime RUN-6

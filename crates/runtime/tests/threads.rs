@@ -426,14 +426,13 @@ async fn a_stream_is_a_send_that_is_watched() {
         let store = MemoryStore::new();
         let agent = agent(script()).tool(echo("act")).store(store.clone()).build().unwrap();
         let watching = agent.thread("t").events(Seq(0)).unwrap();
-        match way {
-            "send" => drop(agent.thread("t").send("go").await.unwrap()),
-            _ => {
-                let (events, _) = collect(agent.thread("t").stream("go")).await;
-                // A model that does not stream gives its text in one piece.
-                let deltas: Vec<_> = events.iter().filter(|event| matches!(event.kind, EventKind::TextDelta { .. })).collect();
-                assert_eq!(deltas.len(), 2);
-            }
+        if way == "send" {
+            agent.thread("t").send("go").await.unwrap();
+        } else {
+            let (events, _) = collect(agent.thread("t").stream("go")).await;
+            // A model that does not stream gives its text in one piece.
+            let deltas: Vec<_> = events.iter().filter(|event| matches!(event.kind, EventKind::TextDelta { .. })).collect();
+            assert_eq!(deltas.len(), 2);
         }
         agent.thread("t").send("again").await.unwrap_err();
         journals.push(kinds(&journal(&store, &id()).await));

@@ -22,7 +22,12 @@ pub(crate) async fn chat(options: &TalkOptions, terminal: &mut Terminal) -> Resu
     if person {
         session.terminal.note(format_args!("{DIM}{}; /help for commands{DIM:#}", session.agent.model().name()));
     }
-    begin(&mut session).await?;
+    let outcome = converse(&mut session, person).await;
+    session.end(outcome).await
+}
+
+async fn converse(session: &mut Session<'_>, person: bool) -> Result<Exit, Problem> {
+    begin(session).await?;
     loop {
         if person {
             session.terminal.prompt(format_args!("{BOLD}>{BOLD:#} "));
@@ -52,7 +57,7 @@ pub(crate) async fn chat(options: &TalkOptions, terminal: &mut Terminal) -> Resu
                 Problem::usage(format!("there is no command `{command}`")).hint("/help lists the commands").tell(session.terminal);
             }
             text => {
-                if let Err(problem) = turn(&mut session, text).await
+                if let Err(problem) = turn(session, text).await
                     && !goes_on(&problem, person)
                 {
                     return Err(problem);

@@ -1,14 +1,13 @@
 //! Runs of a thread, followed to their end: shown, interrupted, decided.
 
-use std::sync::Arc;
-
 use futures_util::StreamExt as _;
-use toolwright::{Agent, AgentError, Event, FinishReason, PendingApproval, Reply, RunStream, Store, ThreadHandle};
+use toolwright::store::Opened;
+use toolwright::{Agent, AgentError, Event, FinishReason, PendingApproval, Reply, RunStream, ThreadHandle};
 
 use crate::ask::{Asked, decide};
 use crate::exit::Exit;
 use crate::interrupt::Interrupts;
-use crate::kept::Kept;
+use crate::kept::{Kept, close};
 use crate::lines::Lines;
 use crate::problem::Problem;
 use crate::show::Show;
@@ -31,7 +30,7 @@ pub(crate) struct Session<'t> {
 /// Where a thread stays.
 pub(crate) struct Stays {
     pub(crate) kept: Kept,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) opened: Opened,
 }
 
 /// Who answers when a call asks for a decision.
@@ -61,7 +60,10 @@ impl Session<'_> {
     pub(crate) async fn send(&mut self, text: &str) -> Result<Reply, Problem> {
         let run = self.thread.stream(text);
         match self.watch(run).await? {
-            Err(AgentError::AwaitingApproval { .. }) => {
+            Err(AgentError::AwaitingApproval { thread, .. }) => {
+                if self.answers != Answers::Nobody {
+                    self.terminal.note(format_args!("{DIM}the thread {thread} waits for a decision, which comes first{DIM:#}"));
+                }
                 let reply = self.resume().await?;
                 if let Err(problem) = ended(&reply) {
                     self.terminal.note(format_args!("{DIM}what waited did not come to a good end, so the new request was not sent{DIM:#}"));
@@ -116,11 +118,21 @@ impl Session<'_> {
         }
     }
 
+    /// The end of the command, with how it ended. Where it was told to stop at once, nothing is waited for.
+    pub(crate) async fn end(self, outcome: Result<Exit, Problem>) -> Result<Exit, Problem> {
+        if let Some(stays) = self.stays
+            && !matches!(outcome, Err(Problem::Quiet(Exit::Interrupted)))
+        {
+            close(stays.opened).await;
+        }
+        outcome
+    }
+
     /// What the thread waits for, as its store has it.
     async fn pending(&self) -> Result<Vec<PendingApproval>, Problem> {
         let Some(stays) = &self.stays else { return Ok(Vec::new()) };
         let id = self.thread.id().map_err(Problem::from)?;
-        let page = stays.store.pending(Some(id), None, MOST_ASKED).await;
+        let page = stays.opened.store().pending(Some(id), None, MOST_ASKED).await;
         page.map(|page| page.items).map_err(|error| self.problem(error.into()))
     }
 

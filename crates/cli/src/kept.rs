@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::time::Duration;
 
-use toolwright::store::{Place, Store, StoreError};
+use toolwright::store::{Opened, Place, StoreError};
 use toolwright::{AgentError, ThreadId};
 
 use crate::args::StoreOptions;
@@ -62,7 +62,7 @@ impl Kept {
     }
 
     /// Opens it to keep something. The default file is made where it is missing, which is said once.
-    pub(crate) async fn open(&self, terminal: &mut Terminal) -> Result<Arc<dyn Store>, Problem> {
+    pub(crate) async fn open(&self, terminal: &mut Terminal) -> Result<Opened, Problem> {
         let new = matches!(self.named, Named::Default).then(|| self.place.file()).flatten().filter(|file| !file.exists());
         if let Some(file) = new {
             let folder = file.parent().unwrap_or(file);
@@ -70,15 +70,15 @@ impl Kept {
                 Problem::usage(format!("the folder {} for threads can't be made: {error}", folder.display()))
                     .hint("make it, or name another store with --store")
             })?;
-            let store = self.opened().await?;
+            let opened = self.opened().await?;
             terminal.note(format_args!("{DIM}threads are kept in {}; see them with `toolwright threads list`{DIM:#}", file.display()));
-            return Ok(store);
+            return Ok(opened);
         }
         self.opened().await
     }
 
     /// Opens it to look at what is there: nothing is made. `None` if the default file does not exist, so that there are no threads.
-    pub(crate) async fn look(&self) -> Result<Option<Arc<dyn Store>>, Problem> {
+    pub(crate) async fn look(&self) -> Result<Option<Opened>, Problem> {
         if self.is_memory() {
             return Err(Problem::usage("the store `memory:` keeps nothing from one command to the next")
                 .hint("name a file or a server with --store"));
@@ -91,7 +91,7 @@ impl Kept {
         }
     }
 
-    async fn opened(&self) -> Result<Arc<dyn Store>, Problem> {
+    async fn opened(&self) -> Result<Opened, Problem> {
         self.place.open().await.map_err(|error| Problem::from(AgentError::from(error)))
     }
 
@@ -142,6 +142,15 @@ impl Kept {
         let yes = self.command(&format!("threads resume {thread} --yes"));
         format!("decide on a terminal with `{resume}`, or approve every call with `{yes}`")
     }
+}
+
+/// How long a store may take to close; what is written is safe before.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Closes a store that something was written to, so that a file is whole without its log.
+pub(crate) async fn close(opened: Opened) {
+    // The next one to open it tidies up.
+    let _ = tokio::time::timeout(CLOSING, opened.close()).await;
 }
 
 /// The file in which threads are kept where nothing else is said.

@@ -15,7 +15,8 @@ const MOST: u64 = 16 << 20;
 pub(crate) async fn run(options: RunOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
     let prompt = prompt(options.prompt)?;
     let mut session = talk::session(&options.talk, terminal).await?;
-    ended(&session.send(&prompt).await?)
+    let outcome = session.send(&prompt).await.and_then(|reply| ended(&reply));
+    session.end(outcome).await
 }
 
 fn prompt(given: Option<String>) -> Result<String, Problem> {

@@ -20,7 +20,7 @@ pub(crate) async fn session<'t>(options: &TalkOptions, terminal: &'t mut Termina
         None => Kept::named(&options.store)?,
     };
     let stays = match kept.filter(|kept| !kept.is_memory()) {
-        Some(kept) => Some(Stays { store: kept.open(terminal).await?, kept }),
+        Some(kept) => Some(Stays { opened: kept.open(terminal).await?, kept }),
         None => None,
     };
     let session = session_in(stays, options.thread.as_deref(), &options.agent, terminal).await?;
@@ -41,7 +41,7 @@ pub(crate) async fn session_in<'t>(
 ) -> Result<Session<'t>, Problem> {
     let choice = Choice::of(options.model.as_deref());
     let mut interrupts = Interrupts::listen();
-    let store = stays.as_ref().map(|stays| std::sync::Arc::clone(&stays.store));
+    let store = stays.as_ref().map(|stays| stays.opened.store());
     let agent = agent(options, &choice, store, terminal, &mut interrupts).await?;
     let raw = if choice.is_local() { Raw::Results } else { Raw::Text };
     Ok(Session {

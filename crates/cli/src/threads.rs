@@ -10,6 +10,7 @@ mod show;
 
 use std::sync::Arc;
 
+use toolwright::store::Opened;
 use toolwright::{Agent, AgentError, Clock as _, Store, SystemClock, ThreadHandle, ThreadId, ThreadInfo, ThreadStatus, Timestamp};
 
 pub(crate) use compare::compare;
@@ -21,12 +22,13 @@ pub(crate) use list::list;
 pub(crate) use show::show;
 
 use crate::args::StoreOptions;
-use crate::kept::{Kept, thread_id};
+use crate::kept::{Kept, close, thread_id};
 use crate::problem::Problem;
 
 /// A store that is looked at, and an agent that says what is in it; it has no model and no tools, and moves nothing.
 struct Looked {
     kept: Kept,
+    opened: Opened,
     store: Arc<dyn Store>,
     agent: Agent,
 }
@@ -34,9 +36,10 @@ struct Looked {
 impl Looked {
     /// The store that the options name; `None` if it is the default one and does not exist.
     async fn at(kept: Kept) -> Result<Result<Self, Kept>, Problem> {
-        let Some(store) = kept.look().await? else { return Ok(Err(kept)) };
+        let Some(opened) = kept.look().await? else { return Ok(Err(kept)) };
+        let store = opened.store();
         let agent = Agent::builder().name("toolwright").store(Arc::clone(&store)).build_without_model()?;
-        Ok(Ok(Self { kept, store, agent }))
+        Ok(Ok(Self { kept, opened, store, agent }))
     }
 
     /// The store, and a thread that is in it.
@@ -58,6 +61,11 @@ impl Looked {
             Ok(None) => Err(self.problem(AgentError::UnknownThread { thread })),
             Err(error) => Err(self.problem(error)),
         }
+    }
+
+    /// What was looked at was changed: the store is closed as it should be.
+    async fn close(self) {
+        close(self.opened).await;
     }
 
     fn problem(&self, error: impl Into<AgentError>) -> Problem {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use toolwright_runtime::{Store, StoreError};
 
-pub use place::Place;
+pub use place::{Opened, Place};
 
 /// Opens a store by its address: `sqlite:PATH` or a plain path for a file, which is made if it is not there;
 /// `postgres://user:password@host/database` for a server; `memory:` for one that is gone with the process.
@@ -36,5 +36,5 @@ pub use place::Place;
 ///
 /// [`StoreError::Invalid`] for an address of another form, or of a store that this build does not have; else what the store says.
 pub async fn open(address: &str) -> Result<Arc<dyn Store>, StoreError> {
-    Place::read(address)?.open().await
+    Ok(Place::read(address)?.open().await?.store())
 }

@@ -60,15 +60,59 @@ impl Place {
     }
 
     /// Opens the store. A file that is not there is made; the folder it is in has to be there.
-    pub async fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
+    pub async fn open(&self) -> Result<Opened, StoreError> {
         match self {
-            Self::Memory => Ok(Arc::new(MemoryStore::new())),
+            Self::Memory => Ok(Opened { store: Arc::new(MemoryStore::new()), closes: Closes::Never }),
             Self::Sqlite(path) => {
                 check_file(path)?;
                 sqlite(path).await
             }
             Self::Postgres(address) => postgres(address).await,
         }
+    }
+}
+
+/// A store that was opened by its address.
+pub struct Opened {
+    store: Arc<dyn Store>,
+    closes: Closes,
+}
+
+/// What closing means.
+enum Closes {
+    Never,
+    #[cfg(feature = "sqlite")]
+    Sqlite(crate::sqlite::Sqlite),
+    #[cfg(feature = "postgres")]
+    Postgres(crate::postgres::Postgres),
+}
+
+impl Opened {
+    /// The store.
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
+    /// Closes it for everybody who has it: a file is whole without its log then, a server's sessions are over. Whoever uses the
+    /// store afterwards is told so. A program that ends without it loses nothing: the next one to open the store tidies up.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(clippy::unused_async, reason = "nothing built in has to be closed")
+    )]
+    pub async fn close(self) {
+        match self.closes {
+            Closes::Never => {}
+            #[cfg(feature = "sqlite")]
+            Closes::Sqlite(store) => store.close().await,
+            #[cfg(feature = "postgres")]
+            Closes::Postgres(store) => store.close().await,
+        }
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").finish_non_exhaustive()
     }
 }
 
@@ -119,25 +163,27 @@ fn check_file(path: &Path) -> Result<(), StoreError> {
 }
 
 #[cfg(feature = "sqlite")]
-async fn sqlite(path: &Path) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(Arc::new(crate::sqlite::Sqlite::open(path).await?))
+async fn sqlite(path: &Path) -> Result<Opened, StoreError> {
+    let store = crate::sqlite::Sqlite::open(path).await?;
+    Ok(Opened { store: Arc::new(store.clone()), closes: Closes::Sqlite(store) })
 }
 
 #[cfg(not(feature = "sqlite"))]
 #[expect(clippy::unused_async, reason = "as where it is built in")]
-async fn sqlite(path: &Path) -> Result<Arc<dyn Store>, StoreError> {
+async fn sqlite(path: &Path) -> Result<Opened, StoreError> {
     let shown = path.display();
     Err(StoreError::invalid(format!("the store {shown} is an SQLite file, which this build can't open; build with the feature `sqlite`")))
 }
 
 #[cfg(feature = "postgres")]
-async fn postgres(address: &str) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(Arc::new(crate::postgres::Postgres::connect(address).await?))
+async fn postgres(address: &str) -> Result<Opened, StoreError> {
+    let store = crate::postgres::Postgres::connect(address).await?;
+    Ok(Opened { store: Arc::new(store.clone()), closes: Closes::Postgres(store) })
 }
 
 #[cfg(not(feature = "postgres"))]
 #[expect(clippy::unused_async, reason = "as where it is built in")]
-async fn postgres(_address: &str) -> Result<Arc<dyn Store>, StoreError> {
+async fn postgres(_address: &str) -> Result<Opened, StoreError> {
     Err(StoreError::invalid("the store is on a PostgreSQL server, which this build can't reach; build with the feature `postgres`"))
 }
 

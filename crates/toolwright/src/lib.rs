@@ -16,16 +16,19 @@
 pub use tokio_util::sync::CancellationToken;
 /// Vocabulary and decisions, without I/O: records, events, the thread's state machine.
 pub use toolwright_core as core;
+pub use toolwright_core::compact::{is_pinned, pin_message};
 pub use toolwright_core::{
     AbortReason, Action, Annotations, ApprovalId, Author, Decision, DecisionVerdict, Event, EventKind, FinishReason, Input, Issue, Item,
     Message, OnInterrupt, Outcome, Part, Record, RecordBody, RunId, RunLimits, Seq, Side, Thread, ThreadId, Timestamp, ToolFailure,
     ToolFailureKind, ToolName, ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
 };
 pub use toolwright_runtime::{
-    AgentError, Approvals, Canceller, Check, Clock, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers, Joined, MemoryStore,
-    Model, ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, OnDrift,
-    Page, PendingApproval, Prices, Registry, RegistryError, Reply, RunControl, RunStream, Stage, StageKind, Store, StoreError, SystemClock,
-    ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus, Threads, Ticket, ToolChoice, TurnPolicy, Worker,
+    AgentError, Approvals, Canceller, Check, Clock, CompactedMessages, Compaction, CompactionFailure, CompactionOutcome, CompactionPlan,
+    CompactionRequest, CompactionStrategy, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers, Joined, MemoryStore, Model,
+    ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, OnDrift, Page,
+    PendingApproval, Prices, PruneToolResults, Registry, RegistryError, Reply, RunControl, RunStream, Stage, StageKind, Store, StoreError,
+    Summarize, SystemClock, ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus, Threads, Ticket, ToolChoice, TurnPolicy,
+    TwoPhase, Worker, compact_messages,
 };
 #[doc(hidden)]
 pub use toolwright_tool::macro_support;
@@ -55,7 +58,7 @@ pub mod store {
     #[cfg(feature = "sqlite")]
     pub use toolwright_store::sqlite::Sqlite;
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub use toolwright_store::{Place, open};
+    pub use toolwright_store::{Opened, Place, open};
 }
 
 /// The built-in tools.

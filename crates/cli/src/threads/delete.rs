@@ -30,6 +30,7 @@ async fn one(id: &str, options: &DeleteOptions, terminal: &mut Terminal) -> Resu
     }
     thread.delete().await.map_err(|error| looked.problem(error))?;
     terminal.note(format_args!("{DIM}the thread {} is deleted{DIM:#}", info.id));
+    looked.close().await;
     Ok(Exit::Done)
 }
 
@@ -59,6 +60,7 @@ async fn finished(date: &str, options: &DeleteOptions, terminal: &mut Terminal) 
     }
     terminal.out().flush()?;
     terminal.note(format_args!("{DIM}{} deleted{DIM:#}", count(deleted.len(), "thread", "threads")));
+    looked.close().await;
     Ok(Exit::Done)
 }
 

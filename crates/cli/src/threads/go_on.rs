@@ -17,9 +17,10 @@ use crate::terminal::{DIM, Terminal};
 pub(crate) async fn resume(options: &ResumeOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
     // Whether there is such a thread is known before a model is looked for, or fetched.
     let (looked, ..) = Looked::thread(&options.store, &options.id).await?;
-    let Looked { kept, store, .. } = looked;
-    let mut session = talk::session_in(Some(Stays { kept, store }), Some(&options.id), &options.agent, terminal).await?;
-    ended(&session.resume().await?)
+    let Looked { kept, opened, .. } = looked;
+    let mut session = talk::session_in(Some(Stays { kept, opened }), Some(&options.id), &options.agent, terminal).await?;
+    let outcome = session.resume().await.and_then(|reply| ended(&reply));
+    session.end(outcome).await
 }
 
 pub(crate) async fn fork(options: ForkOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
@@ -49,6 +50,7 @@ pub(crate) async fn fork(options: ForkOptions, terminal: &mut Terminal) -> Resul
     let forked = forked.ok_or_else(|| looked.problem(AgentError::UnknownThread { thread: id.clone() }))?;
     if options.json.json {
         writeln!(terminal.out(), "{}", json!({ "thread": forked, "from": info.id }))?;
+        looked.close().await;
         return Ok(Exit::Done);
     }
     writeln!(terminal.out(), "{id}")?;
@@ -56,5 +58,6 @@ pub(crate) async fn fork(options: ForkOptions, terminal: &mut Terminal) -> Resul
     let words =
         if says || forked.status != ThreadStatus::Finished { format!("threads resume {id}") } else { format!("run --thread {id} \"...\"") };
     terminal.note(format_args!("{DIM}go on with `{}`{DIM:#}", looked.kept.command(&words)));
+    looked.close().await;
     Ok(Exit::Done)
 }

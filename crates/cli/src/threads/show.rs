@@ -150,15 +150,19 @@ fn transcript(history: &Transcript, terminal: &mut Terminal) -> Result<(), Probl
 }
 
 /// A call, as `run` shows it.
-pub(super) fn call_line(tool: &str, arguments: &str, width: usize) -> String {
+fn call_line(tool: &str, arguments: &str, width: usize) -> String {
     let tool = plain(tool);
     let room = width.saturating_sub(tool.chars().count() + 3);
     format!("{CALL}→ {tool}{CALL:#} {DIM}{}{DIM:#}", one_line(arguments, room))
 }
 
-/// A result, as `run` shows it.
-pub(super) fn result_line(tool: &str, text: &str, failed: bool, width: usize) -> String {
+/// A result, as `run` shows it: of a failure, its name and its message.
+fn result_line(tool: &str, text: &str, failed: bool, width: usize) -> String {
     let tool = plain(tool);
+    let failure: Option<Value> = failed.then(|| serde_json::from_str(text).ok()).flatten();
+    let field = |name: &str| failure.as_ref().and_then(|failure| failure.get(name)).and_then(Value::as_str);
+    let told = field("message").map(|message| format!("{}: {message}", field("error").unwrap_or("failed")));
+    let text = told.as_deref().unwrap_or(text);
     let (style, mark) = if failed { (BAD, '✗') } else { (GOOD, '✓') };
     let room = width.saturating_sub(tool.chars().count() + 3);
     format!("{style}{mark} {tool}{style:#} {}", one_line(text, room))

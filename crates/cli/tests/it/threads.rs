@@ -113,6 +113,12 @@ fn a_thread_goes_on_in_another_process() {
     let said: Vec<Value> =
         server.request()["messages"].as_array().unwrap().iter().skip(1).map(|message| message["content"].clone()).collect();
     assert_eq!(said, ["I am Kim.", "Hello, Kim.", "Who am I?"]);
+
+    // Between commands the file alone is the whole store.
+    let copy = kept.home.path().join("copy.db");
+    std::fs::copy(&kept.store, &copy).unwrap();
+    let shown = kept.run(&["threads", "show", "t", "--store", "copy.db"], &[]);
+    assert!(shown.out.ends_with("\n> Who am I?\nKim.\n"), "{shown:?}");
 }
 
 #[test]
@@ -154,6 +160,15 @@ fn without_a_thread_nothing_is_kept_and_no_store_is_made() {
 }
 
 #[test]
+fn a_store_in_memory_is_no_store() {
+    let home = Home::new();
+    let server = Server::new(vec![Reply::Text(&["One."])]);
+    let ended = home.run_with(&["run", "a", "--thread", "t", "--store", "memory:"], &server.env(), "");
+    assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (Some(0), "One.\n", ""));
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_run_in_a_store_without_a_thread_says_which_one_it_is() {
     let kept = Kept::new();
     let server = Server::new(vec![Reply::Text(&["One."])]);
@@ -183,6 +198,7 @@ fn a_call_that_nobody_decides_ends_with_3_and_goes_on_when_somebody_does() {
     }
     // What waits comes first, then what is said.
     let said = kept.run(&["run", "Are you sure?", "--thread", "t", "--yes"], &server.env());
+    assert!(said.err.starts_with("the thread t waits for a decision, which comes first\n"), "{}", said.err);
     assert_eq!((said.code, said.out.as_str()), (Some(0), "It was a Friday.\nYes.\n"), "{}", said.err);
     let sent = server.request();
     assert_eq!(sent["messages"].as_array().unwrap().last().unwrap()["role"], "tool");
@@ -386,6 +402,11 @@ fn a_thread_is_shown_with_what_it_waits_for() {
         body,
         "> What day?\n→ day_name {\"date\":\"1999-12-31\"}\n✓ day_name {\"date\":\"1999-12-31\",\"day\":\"Friday\"}\nIt was a Friday.\n"
     );
+
+    let server = Server::new(vec![Reply::Calls(&[("day_name", r#"{"date":"soon"}"#)]), Reply::Text(&["I can't tell."])]);
+    kept.run(&["run", "What day?", "--thread", "f"], &server.env());
+    let failed = kept.run(&["threads", "show", "f"], &[]);
+    assert!(failed.out.contains("\n✗ day_name ToolArgumentsValidationError: "), "{}", failed.out);
 
     kept.waiting("w");
     let shown = kept.run(&["threads", "show", "w"], &[]);
@@ -626,6 +647,14 @@ fn a_store_that_can_not_be_is_refused_in_one_sentence() {
         assert!(ended.err.contains("odd.db") && ended.err.contains("\nhint: "), "{}", ended.err);
         assert_eq!(std::fs::read(&odd).unwrap(), bytes, "what is refused is not touched");
     }
+    // The header is whole, the rest is not.
+    let damaged = kept.home.path().join("damaged.db");
+    let mut bytes = std::fs::read(&kept.store).unwrap();
+    bytes[4096..].fill(0xa5);
+    std::fs::write(&damaged, &bytes).unwrap();
+    let ended = kept.run(&["threads", "list", "--store", "damaged.db"], &[]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{ended:?}");
+    assert!(ended.err.contains("damaged.db") && ended.err.contains("\nhint: ") && ended.err.lines().count() == 2, "{}", ended.err);
     // Where something is to be kept, a folder that is missing is named.
     let lost = home.run(&["run", "hi", "--thread", "t", "--store", "none/threads.db"]);
     assert_eq!(lost.code, Some(2), "{lost:?}");

@@ -16,7 +16,7 @@ use super::{Broken, broken};
 pub(super) fn whole_journal(store: &Store, round_trip: bool) -> Result<(), Broken> {
     let audit = &store.audit;
     let waits = audit.waiting().next().is_some() || audit.is_open_fork();
-    if audit.run.is_some() || (audit.step.is_some() && !audit.is_open_fork()) {
+    if audit.run.is_some() || (audit.step.is_some() && !audit.is_new_fork()) {
         return broken("every run that starts ends once", "a run is open at the end".to_owned());
     }
     for call in &audit.calls {

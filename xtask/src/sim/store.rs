@@ -267,7 +267,7 @@ impl Store {
             },
             _ => (last.text.to_string(), true),
         };
-        let Some(mut loaded) = self.from_saved(&text)? else {
+        let Some(mut loaded) = self.fold_of(&text)? else {
             if usable {
                 return broken(SAVED, format!("{} could not be used: {text}", self.thread));
             }
@@ -287,7 +287,7 @@ impl Store {
     }
 
     /// A saved fold with the bodies it needs, as the runtime loads it; `None` if it can't be used.
-    fn from_saved(&self, text: &str) -> Result<Option<Thread>, Broken> {
+    fn fold_of(&self, text: &str) -> Result<Option<Thread>, Broken> {
         let Ok(saved) = Saved::read(text) else { return Ok(None) };
         let mut wanted = saved.positions();
         if wanted.last() != Some(&saved.head()) {

@@ -152,6 +152,11 @@ impl Audit {
         self.patched && (!self.turn.is_empty() || self.script.awaits_reply())
     }
 
+    /// A fork in which no run has begun.
+    pub(super) fn is_new_fork(&self) -> bool {
+        self.patched
+    }
+
     /// Whether new input may start a run: no call is open, no step is.
     pub(super) fn may_send(&self) -> bool {
         self.run.is_none() && self.turn.is_empty() && (self.step.is_none() || self.patched)

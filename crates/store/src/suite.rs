@@ -49,6 +49,7 @@ mod journal;
 mod lasting;
 mod script;
 mod timers;
+mod trees;
 
 /// How long a case waits for something that has to happen.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -303,6 +304,11 @@ macro_rules! __store_suite_cases {
                 entries_are_put_replaced_and_removed
                 an_entry_without_its_content_is_refused_with_all_beside_it
                 paths_are_listed_in_the_order_of_their_bytes
+            }
+            trees {
+                a_tree_is_changed_and_seen_by_all
+                searches_have_the_same_hits_as_in_memory
+                attachments_are_kept_apart_from_the_journal
             }
             lasting {
                 everything_is_there_after_a_restart

@@ -19,6 +19,7 @@ use toolwright_core::{CallId, Folded, Record, RecordBody, RunId, Seq, Thread, Th
 use crate::error::AgentError;
 use crate::load::load;
 use crate::model::{Model, ModelInfo, ModelSettings};
+use crate::shell::RENEWALS;
 use crate::store::Append;
 use crate::summarize::TwoPhase;
 use crate::thread::ThreadHandle;
@@ -552,7 +553,7 @@ impl ThreadHandle {
         let compaction = loop {
             tokio::select! {
                 compaction = &mut work => break compaction,
-                () = tokio::time::sleep(inner.store.claim_limit() / 3) => inner.store.renew(&*claim).await?,
+                () = tokio::time::sleep(inner.store.claim_limit() / RENEWALS) => inner.store.renew(&*claim).await?,
             }
         };
         let mut after = thread;

@@ -108,7 +108,7 @@ pub(crate) struct Position {
 }
 
 /// How often within the claim limit an owner gives a sign of life: whoever suspects it watches for a quarter of the limit.
-const RENEWALS: u32 = 6;
+pub(crate) const RENEWALS: u32 = 6;
 /// A snapshot is worth its bytes from this length of a journal on.
 const FIRST_SNAPSHOT: u64 = 256;
 

@@ -93,6 +93,11 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().inbox(thread, after)
     }
 
+    /// As [`Store::posted_through`].
+    fn posted_through<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, u64> {
+        self.inner().posted_through(thread)
+    }
+
     /// As [`Store::posted`].
     fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()> {
         self.inner().posted(thread, after)
@@ -198,6 +203,10 @@ impl<L: StoreLayer> Store for L {
 
     fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> Answer<'a, Vec<(u64, InboxItem)>> {
         StoreLayer::inbox(self, thread, after)
+    }
+
+    fn posted_through<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, u64> {
+        StoreLayer::posted_through(self, thread)
     }
 
     fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()> {

@@ -279,6 +279,11 @@ impl Store for MemoryStore {
         ready(Ok(items.unwrap_or_default()))
     }
 
+    fn posted_through<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, u64> {
+        let state = self.shared.lock();
+        ready(Ok(state.threads.get(thread).map(|log| *log.posted.borrow()).unwrap_or_default()))
+    }
+
     fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()> {
         beyond(self.shared.lock().log(thread).posted.subscribe(), after)
     }

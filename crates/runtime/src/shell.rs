@@ -181,8 +181,11 @@ impl Shell {
     }
 
     async fn drive(&mut self) -> Result<(), AgentError> {
+        // Read first: what was posted up to here is in the inbox, or was taken by an owner before.
+        let posted_through = self.setup.store.posted_through(&self.setup.thread).await?;
         let mut inbox_seen = 0;
         self.take_inbox(&mut inbox_seen).await?;
+        inbox_seen = inbox_seen.max(posted_through);
         let mut rests = if self.stopper.token.is_cancelled() {
             // Stopped before it began: the model is never asked (sdk-runtime CAN-3).
             self.step(Some(Completion::Cancel { reason: self.stopper.reason(), partial: None })).await?
@@ -226,8 +229,9 @@ impl Shell {
             () = store.posted(&thread, seen) => Ok(self.take_inbox(inbox_seen).await?.rests),
             () = sleep_until(give_up) => self.give_up_stuck().await,
             () = tokio::time::sleep_until(renewal) => {
+                let sent = Instant::now();
                 self.setup.store.renew(&*self.claim).await?;
-                self.confirmed = Instant::now();
+                self.confirmed = sent;
                 Ok(false)
             }
         }
@@ -344,10 +348,12 @@ impl Shell {
         let head = records.last().map_or(self.durable, |record| record.seq);
         let inbox_through = self.driver.inbox_through();
         let append = Append { records: records.clone(), inbox_through };
+        // The claim held when this was sent: the answer may be read much later, by a process that was stopped in between.
+        let sent = Instant::now();
         self.setup.store.append(&*self.claim, self.durable, append).await?;
         self.durable = head;
         self.inbox_marked = inbox_through;
-        self.confirmed = Instant::now();
+        self.confirmed = sent;
         self.hub.appended(&records);
         self.compacted(&records);
         self.save_snapshot().await;
@@ -416,7 +422,8 @@ impl Shell {
         self.hub.step_begins(step);
         let broken = Box::new(compacting.broken(size.total, step));
         let work = async move { Completion::Compacted(Box::new(compacting.run(request, trigger).await)) };
-        let abort = start(work, move || Completion::Compacted(broken), self.completions.clone());
+        let work = caught(work, move || Completion::Compacted(broken)).boxed();
+        let abort = start_if_held(work, self.hold(), self.completions.clone());
         self.in_flight.insert(Key::Ask(step), InFlight { abort, token, give_up: None });
         true
     }
@@ -452,8 +459,12 @@ impl Shell {
         };
         // A panic in a model is its failure, not a hang.
         let panicked = move || Completion::Model { step, result: Err(ModelError::new("model", "the model's own code panicked")) };
-        let abort = start(reply, panicked, completions);
+        let abort = start_if_held(caught(reply, panicked).boxed(), self.hold(), completions);
         self.in_flight.insert(Key::Ask(step), InFlight { abort, token, give_up: None });
+    }
+
+    fn hold(&self) -> Hold {
+        Hold { claim: Arc::clone(&self.claim), store: Arc::clone(&self.setup.store), confirmed: self.confirmed }
     }
 
     /// Begins a call's gate. What answers at once is given back; the rest goes on in a task of its own.
@@ -515,23 +526,7 @@ impl Shell {
         let (id, panicked_id, tool) = (call.clone(), call.clone(), Arc::clone(&open.tool));
         let body = async move { Completion::Executed { call: id, executed: Box::new(dispatch.execute(request).await) } };
         let body = caught(body, move || execute_panicked(panicked_id, &tool));
-        let (claim, store, confirmed) = (Arc::clone(&self.claim), Arc::clone(&self.setup.store), self.confirmed);
-        let completions = self.completions.clone();
-        let task = tokio::spawn(async move {
-            // Between the append and this moment the whole process may have been stopped for a while: an owner whose place may
-            // have been taken begins nothing (invariant 9).
-            let said = if confirmed.elapsed() < store.claim_limit() / 2 {
-                Incoming::Completed(body.await)
-            } else {
-                match store.renew(&*claim).await {
-                    Ok(()) => Incoming::Completed(body.await),
-                    Err(error) => Incoming::Lost(error),
-                }
-            };
-            // The receiver is gone only when the run is.
-            let _ = completions.send(said);
-        });
-        let abort = task.abort_handle();
+        let abort = start_if_held(body.boxed(), self.hold(), self.completions.clone());
         self.in_flight.insert(Key::Execute(call.clone()), InFlight { abort, token, give_up: Some(give_up) });
     }
 
@@ -570,15 +565,31 @@ async fn caught(work: impl Future<Output = Completion> + Send, panicked: impl Fn
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| panicked())
 }
 
-/// Starts a task that sends one completion, whatever happens in it.
-fn start(
-    work: impl Future<Output = Completion> + Send + 'static,
-    panicked: impl FnOnce() -> Completion + Send + 'static,
-    completions: mpsc::UnboundedSender<Incoming>,
-) -> AbortHandle {
-    start_boxed(caught(work, panicked).boxed(), completions)
+/// What tells whether an owner still is one.
+struct Hold {
+    claim: Arc<dyn Claim>,
+    store: Arc<dyn Store>,
+    confirmed: Instant,
 }
 
+/// Starts a task that sends one completion, if the claim holds. Between the append before and the moment it begins the whole
+/// process may have been stopped for a while: an owner whose place may have been taken begins nothing (invariant 9).
+fn start_if_held(work: BoxFuture<'static, Completion>, hold: Hold, completions: mpsc::UnboundedSender<Incoming>) -> AbortHandle {
+    let task = tokio::spawn(async move {
+        let held = if hold.confirmed.elapsed() < hold.store.claim_limit() / 2 { Ok(()) } else { hold.store.renew(&*hold.claim).await };
+        // A run that is over holds no claim while its last work ends.
+        drop(hold);
+        let said = match held {
+            Ok(()) => Incoming::Completed(work.await),
+            Err(error) => Incoming::Lost(error),
+        };
+        // The receiver is gone only when the run is.
+        let _ = completions.send(said);
+    });
+    task.abort_handle()
+}
+
+/// Starts a task that sends one completion.
 fn start_boxed(work: BoxFuture<'static, Completion>, completions: mpsc::UnboundedSender<Incoming>) -> AbortHandle {
     let task = tokio::spawn(async move {
         // The receiver is gone only when the run is.

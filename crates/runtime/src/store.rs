@@ -293,6 +293,9 @@ pub trait Store: Send + Sync + 'static {
     /// for what comes after the last one misses nothing, however many post at once.
     fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> Answer<'a, Vec<(u64, InboxItem)>>;
 
+    /// The position of the last item that was posted for the thread, taken or not; 0 if none was.
+    fn posted_through<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, u64>;
+
     /// Returns when something was posted for the thread after the position `after`, at once if that already happened,
     /// whoever posted it and whether or not it was taken. May return early, as [`Store::appended`].
     fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()>;

@@ -228,6 +228,10 @@ impl Store for Postgres {
         inbox::inbox(self.pool(), thread, after).boxed()
     }
 
+    fn posted_through<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, u64> {
+        inbox::last(self.pool(), thread).boxed()
+    }
+
     fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()> {
         self.beyond(Event::Posted, thread, after).boxed()
     }

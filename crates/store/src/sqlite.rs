@@ -337,6 +337,11 @@ impl Store for Sqlite {
         self.inner.read(move |connection, database| inbox::after(connection, database, &thread, after)).boxed()
     }
 
+    fn posted_through<'a>(&'a self, thread: &'a ThreadId) -> Answer<'a, u64> {
+        let thread = thread.clone();
+        self.inner.read(move |connection, _database| inbox::last(connection, &thread)).boxed()
+    }
+
     fn posted<'a>(&'a self, thread: &'a ThreadId, after: u64) -> BoxFuture<'a, ()> {
         self.inner.beyond(thread, End::Inbox, after).boxed()
     }

@@ -34,6 +34,13 @@ fn post_to(writing: &mut Writing<'_>, thread: &ThreadId, number: i64, key: &str,
     Ok(None)
 }
 
+/// The position of the last item that was posted.
+pub(super) fn last(connection: &Connection, thread: &ThreadId) -> Result<u64, Trouble> {
+    let mut select = connection.prepare_cached("SELECT posted FROM threads WHERE id = ?1")?;
+    let last: Option<i64> = select.query_row([thread.as_str()], |row| row.get(0)).optional()?;
+    Ok(last.map(unsigned).unwrap_or_default())
+}
+
 /// What is in the inbox after a position.
 pub(super) fn after(connection: &Connection, database: &Database, thread: &ThreadId, after: u64) -> Result<Vec<(u64, InboxItem)>, Trouble> {
     let sql = "SELECT position, item FROM inbox JOIN threads ON threads.number = inbox.thread

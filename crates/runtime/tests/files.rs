@@ -172,7 +172,7 @@ impl DataStore for Counting {
 }
 
 // rule: standard-agents FIL-1
-// rule: standard-agents STA-3
+// As standard-agents STA-3 has it.
 #[tokio::test]
 async fn tools_and_the_program_share_a_threads_files_and_values() {
     let store = MemoryStore::new();
@@ -283,7 +283,7 @@ impl EnvSource for Given {
     }
 }
 
-// rule: standard-agents ENV-2
+// As standard-agents ENV-2 has it.
 #[tokio::test]
 async fn a_threads_environment_comes_before_the_agents() {
     let store = MemoryStore::new();
@@ -328,8 +328,7 @@ async fn a_threads_environment_comes_before_the_agents() {
     assert_eq!(thread.env_names().await.unwrap(), ["OTHER"]);
 }
 
-// rule: standard-agents TOL-16
-// rule: standard-agents TOL-17
+// As standard-agents TOL-16 and TOL-17 have it.
 // rule: standard-agents FIL-10
 #[tokio::test]
 async fn an_attachment_is_stored_once_and_referred_to() {

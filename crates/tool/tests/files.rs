@@ -366,7 +366,7 @@ async fn a_file_is_a_part_of_a_result() {
     assert_eq!(files.part("/missing").await.unwrap(), None);
 }
 
-// rule: standard-agents STA-2
+// As standard-agents STA-2 has it.
 #[tokio::test]
 async fn values_are_json_under_keys() {
     let values = ToolContext::detached(Arguments::empty()).values();

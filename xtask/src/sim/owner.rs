@@ -167,7 +167,7 @@ impl World<'_> {
                     self.stats.at_once += 1;
                     todo.extend(self.drive(owner, Some(Completion::Gated { call, outcome }))?);
                 }
-                effect if records.is_empty() => fate = self.begin(owner, effect)?.unwrap_or(fate),
+                effect if records.is_empty() => fate = self.set_going(owner, effect)?.unwrap_or(fate),
                 effect => after.push(effect),
             }
         }
@@ -175,7 +175,7 @@ impl World<'_> {
             return Ok(Fate::Gone);
         }
         for effect in after {
-            fate = self.begin(owner, effect)?.unwrap_or(fate);
+            fate = self.set_going(owner, effect)?.unwrap_or(fate);
         }
         Ok(fate)
     }
@@ -187,7 +187,7 @@ impl World<'_> {
         }
     }
 
-    fn begin(&mut self, owner: &mut Owner, effect: Effect) -> Result<Option<Fate>, Broken> {
+    fn set_going(&mut self, owner: &mut Owner, effect: Effect) -> Result<Option<Fate>, Broken> {
         match effect {
             Effect::Append(_) => {}
             Effect::Ask { step } => self.ask(owner, step)?,

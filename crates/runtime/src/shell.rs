@@ -453,8 +453,13 @@ impl Shell {
         let (model, hub, completions) = (Arc::clone(&self.setup.model), Arc::clone(&self.hub), self.completions.clone());
         let (timeout, shown) = (self.setup.model_timeout, Arc::clone(&self.setup.shown));
         let reply = async move {
-            request.messages = shown.to_model(request.messages).await;
-            let result = reply_of(&*model, request, &hub, step, timeout).await;
+            let result = match tokio::time::timeout(timeout, shown.to_model(request.messages.clone())).await {
+                Ok(messages) => {
+                    request.messages = messages;
+                    reply_of(&*model, request, &hub, step, timeout).await
+                }
+                Err(_) => Err(content_is_late(timeout)),
+            };
             Completion::Model { step, result }
         };
         // A panic in a model is its failure, not a hang.
@@ -634,6 +639,12 @@ impl Snapshots for HubSnapshots {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         self.hub.shown(&self.call, &self.tool, index, snapshot);
     }
+}
+
+/// A store that does not give what messages refer to.
+fn content_is_late(timeout: Duration) -> ModelError {
+    let message = format!("the store did not give the content that messages refer to within {} s; try again", timeout.as_secs());
+    ModelError::new("store", &message).in_category(ErrorCategory::Timeout)
 }
 
 /// Asks a model and reads its reply to the end, showing it as it comes. Bounded in time between pieces.

@@ -98,12 +98,14 @@ fn addresses(messages: &toolwright_core::Transcript) -> Vec<String> {
 struct Counting {
     inner: MemoryStore,
     blobs_read: Arc<AtomicUsize>,
+    /// Content is never given.
+    hangs: bool,
     blobs_kept: Arc<Mutex<Vec<BlobId>>>,
 }
 
 impl Counting {
     fn new(inner: &MemoryStore) -> Self {
-        Self { inner: inner.clone(), blobs_read: Arc::default(), blobs_kept: Arc::default() }
+        Self { inner: inner.clone(), blobs_read: Arc::default(), hangs: false, blobs_kept: Arc::default() }
     }
 }
 
@@ -151,6 +153,9 @@ impl DataStore for Counting {
 
     fn blob<'a>(&'a self, thread: &'a ThreadId, id: &'a BlobId) -> Answer<'a, Option<Bytes>> {
         self.blobs_read.fetch_add(1, Ordering::SeqCst);
+        if self.hangs {
+            return Box::pin(std::future::pending());
+        }
         self.inner.blob(thread, id)
     }
 
@@ -510,6 +515,19 @@ async fn content_that_is_gone_is_said_to_be() {
     assert_eq!(results(messages)[0].text(), "[the image is no longer kept and can't be shown]\nand text");
     // The journal still says what it was.
     assert_eq!(addresses(&reply.messages), [gone.clone(), gone.clone()]);
+}
+
+// A store that hangs in the middle of a read is waited for as long as a model would be.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_gives_content_ends_the_run_in_time() {
+    let mut store = Counting::new(&MemoryStore::new());
+    store.hangs = true;
+    let plot = giving("plot", vec![image(data("image/png", &picture(9_000, 14)))]);
+    let script = Script::new([calls([("1", "plot", "{}")]), say("never")]);
+    let agent = agent(Arc::clone(&script)).tool(plot).store(store).build().unwrap();
+    let error = within(agent.thread("t").send("go")).await.unwrap_err();
+    assert!(error.to_string().contains("the store did not give the content that messages refer to within 300 s"), "{error}");
+    assert_eq!(script.times(), 1);
 }
 
 #[tokio::test]

@@ -241,9 +241,10 @@ impl Thread {
                     if gate_free && may_pass && held < limit {
                         actions.push(Action::Gate(call.id.clone()));
                         held += 1;
+                        // One gate at a time, in call order.
+                        gate_free = false;
                     }
-                    // One gate at a time, in call order.
-                    gate_free = false;
+                    // Where no slot is free, it may be a later call that holds it, in a fork: that one goes first.
                 }
                 CallState::Decided(..) => {
                     // What was decided needs a slot like any other.

@@ -238,3 +238,51 @@ fn a_fork_that_was_cut_before_the_end_of_a_step_takes_new_input() {
     assert_eq!(fork.thread().transcript().last().unwrap().text_of(), "rather this");
     assert_eq!(fork.thread().unanswered_step(), Some(2));
 }
+
+/// Tools that a person is asked about once their body was lost.
+struct Asks;
+
+impl ToolFacts for Asks {
+    fn resolve(&self, written: &str) -> Option<Arc<str>> {
+        Some(written.into())
+    }
+
+    fn is_sequential(&self, _tool: &str) -> bool {
+        false
+    }
+
+    fn after_interrupt(&self, _tool: &str) -> OnInterrupt {
+        OnInterrupt::Ask
+    }
+}
+
+#[test]
+fn in_a_fork_with_one_slot_a_later_call_that_was_decided_goes_before_an_earlier_one_that_had_not_begun() {
+    let mut driver = started();
+    let mut journal = records(&driver.step(None, NOW).unwrap());
+    journal.extend(records(&driver.step(reply(vec![call("a"), call("b")]), NOW).unwrap()));
+    let ask = ApprovalAsk { approval: ApprovalId::new("ask"), reason: None, expires_at: None, detail: None };
+    journal.extend(records(&driver.step(Some(gated("a", Verdict::Ask(ask))), NOW).unwrap()));
+    journal.extend(records(&driver.step(Some(gated("b", Verdict::Run)), NOW).unwrap()));
+
+    let limits = RunLimits { tool_concurrency: Some(1), ..RunLimits::default() };
+    let mut fork = Driver::new(fork_of(&journal), Arc::new(Asks), next_run("s", limits));
+    fork.step(None, NOW).unwrap();
+    let paused = fork.thread().clone();
+    assert_eq!(paused.last_run().map(|run| run.finish.clone()), Some(FinishReason::AwaitingApproval));
+    let (waits, asked) = paused.pending().next().unwrap();
+    assert_eq!(waits.id.as_str(), "b");
+
+    let mut fork = Driver::new(paused.clone(), Arc::new(Asks), next_run("u", limits));
+    let item = InboxItem::Decision {
+        approval: asked.approval.clone(),
+        call: waits.id.clone(),
+        sha256: "hash".into(),
+        decision: Decision::approve(),
+    };
+    assert_eq!(gates(&fork.step(Some(Completion::Posted { position: 1, item }), NOW).unwrap()), ["b"]);
+    assert_eq!(bodies(&fork.step(Some(gated("b", Verdict::Run)), NOW).unwrap()), [("b", 2)]);
+    let executed = Executed { outcome: Outcome::done(ToolOutput::text("ok")), replaced_by: None, fatal: None };
+    let done = Completion::Executed { call: CallId::new("b"), executed: Box::new(executed) };
+    assert_eq!(gates(&fork.step(Some(done), NOW).unwrap()), ["a"]);
+}

@@ -106,9 +106,9 @@ fn a_cancellation_of_an_earlier_run_does_not_stop_a_new_one() {
     assert_eq!(driver.thread().last_run().map(|run| run.finish.clone()), Some(FinishReason::Aborted));
 }
 
-fn reply(items: Vec<Item>) -> Option<Completion> {
+fn reply(items: Vec<Item>) -> Completion {
     let finish = FinishReason::ToolCalls;
-    Some(Completion::Model { step: 1, result: Ok(ModelReply { items, finish, usage: None, model: None }) })
+    Completion::Model { step: 1, result: Ok(ModelReply { items, finish, usage: None, model: None }) }
 }
 
 fn steering(position: u64) -> Completion {
@@ -191,7 +191,7 @@ fn input_that_steers_settles_what_a_model_asked_for_and_no_direct_call() {
 fn in_a_fork_a_body_that_had_begun_is_for_its_tool_to_say_within_the_limit_of_the_forks_run() {
     let mut driver = started();
     let mut journal = records(&driver.step(None, NOW).unwrap());
-    journal.extend(records(&driver.step(reply(vec![call("a"), call("b")]), NOW).unwrap()));
+    journal.extend(records(&driver.step(Some(reply(vec![call("a"), call("b")])), NOW).unwrap()));
     for id in ["a", "b"] {
         journal.extend(records(&driver.step(Some(gated(id, Verdict::Run)), NOW).unwrap()));
     }
@@ -226,7 +226,7 @@ fn in_a_fork_a_body_that_had_begun_is_for_its_tool_to_say_within_the_limit_of_th
 fn a_fork_that_was_cut_before_the_end_of_a_step_takes_new_input() {
     let mut driver = started();
     let mut journal = records(&driver.step(None, NOW).unwrap());
-    journal.extend(records(&driver.step(reply(vec![call("a")]), NOW).unwrap()));
+    journal.extend(records(&driver.step(Some(reply(vec![call("a")])), NOW).unwrap()));
     let refused = gated("a", Verdict::Answer { output: Arc::new(ToolOutput::text("by a hook")) });
     let Completion::Gated { call, mut outcome } = refused else { panic!() };
     let output = Arc::new(ToolOutput::text("by a hook"));
@@ -260,7 +260,7 @@ impl ToolFacts for Asks {
 fn in_a_fork_with_one_slot_a_later_call_that_was_decided_goes_before_an_earlier_one_that_had_not_begun() {
     let mut driver = started();
     let mut journal = records(&driver.step(None, NOW).unwrap());
-    journal.extend(records(&driver.step(reply(vec![call("a"), call("b")]), NOW).unwrap()));
+    journal.extend(records(&driver.step(Some(reply(vec![call("a"), call("b")])), NOW).unwrap()));
     let ask = ApprovalAsk { approval: ApprovalId::new("ask"), reason: None, expires_at: None, detail: None };
     journal.extend(records(&driver.step(Some(gated("a", Verdict::Ask(ask))), NOW).unwrap()));
     journal.extend(records(&driver.step(Some(gated("b", Verdict::Run)), NOW).unwrap()));

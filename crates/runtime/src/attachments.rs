@@ -268,6 +268,32 @@ pub(crate) async fn keep_input(keep: &Arc<dyn Keep>, mut messages: Vec<Message>)
 pub(crate) struct Shown {
     keep: Arc<dyn Keep>,
     cache: Mutex<Cache>,
+    looked: Mutex<Looked>,
+}
+
+/// Which messages refer to content, as far as they were looked through: a step looks at what is new, not at the whole past.
+#[derive(Default)]
+struct Looked {
+    through: usize,
+    /// The last message that was looked at. Another one in its place: the transcript was made shorter, or is another.
+    last: Option<Arc<Message>>,
+    referring: Vec<usize>,
+}
+
+impl Looked {
+    fn at(&mut self, messages: &Transcript) -> Vec<usize> {
+        let same = |last: &Arc<Message>| {
+            self.through.checked_sub(1).and_then(|at| messages.get(at)).is_some_and(|message| Arc::ptr_eq(message, last))
+        };
+        if !self.last.as_ref().is_some_and(same) {
+            (self.through, self.referring) = (0, Vec::new());
+        }
+        let new = self.through..messages.len();
+        self.referring.extend(new.filter(|at| messages.get(*at).is_some_and(|message| refers(message))));
+        self.through = messages.len();
+        self.last = messages.last().cloned();
+        self.referring.clone()
+    }
 }
 
 #[derive(Default)]
@@ -288,14 +314,16 @@ struct Entry {
 
 impl Shown {
     pub(crate) fn new(keep: Arc<dyn Keep>) -> Self {
-        Self { keep, cache: Mutex::default() }
+        Self { keep, cache: Mutex::default(), looked: Mutex::default() }
     }
 
     /// The messages as a model gets them.
     pub(crate) async fn to_model(&self, messages: Transcript) -> Transcript {
+        let referring = self.looked.lock().unwrap_or_else(PoisonError::into_inner).at(&messages);
         let mut shown = messages.clone();
-        for (index, message) in messages.iter().enumerate() {
-            if refers(message) {
+        for index in referring {
+            // A result that has become a marker refers to nothing any more.
+            if let Some(message) = messages.get(index).filter(|message| refers(message)) {
                 shown.set(index, self.message(message).await);
             }
         }

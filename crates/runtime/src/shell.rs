@@ -186,6 +186,7 @@ impl Shell {
         let mut inbox_seen = 0;
         self.take_inbox(&mut inbox_seen).await?;
         inbox_seen = inbox_seen.max(posted_through);
+        let mut news = self.news(inbox_seen);
         let mut rests = if self.stopper.token.is_cancelled() {
             // Stopped before it began: the model is never asked (sdk-runtime CAN-3).
             self.step(Some(Completion::Cancel { reason: self.stopper.reason(), partial: None })).await?
@@ -203,15 +204,19 @@ impl Shell {
             if rests {
                 return self.mark_inbox().await;
             }
-            rests = self.turn(&mut inbox_seen, &mut stopping).await?;
+            rests = self.turn(&mut news, &mut inbox_seen, &mut stopping).await?;
         }
     }
 
+    /// Ends when something was posted. It is kept over turns: to begin waiting asks the store.
+    fn news(&self, seen: u64) -> BoxFuture<'static, ()> {
+        let (store, thread) = (Arc::clone(&self.setup.store), self.setup.thread.clone());
+        async move { store.posted(&thread, seen).await }.boxed()
+    }
+
     /// Waits for one thing to happen and takes it. Gives whether the thread rests.
-    async fn turn(&mut self, inbox_seen: &mut u64, stopping: &mut bool) -> Result<bool, AgentError> {
+    async fn turn(&mut self, news: &mut BoxFuture<'static, ()>, inbox_seen: &mut u64, stopping: &mut bool) -> Result<bool, AgentError> {
         let give_up = self.in_flight.values().filter_map(|flight| flight.give_up).min();
-        let store = Arc::clone(&self.setup.store);
-        let (thread, seen) = (self.setup.thread.clone(), *inbox_seen);
         let stopper = self.stopper.token.clone();
         let renewal = self.confirmed + self.setup.store.claim_limit() / RENEWALS;
         tokio::select! {
@@ -226,7 +231,11 @@ impl Shell {
                 *stopping = true;
                 self.step(Some(Completion::Cancel { reason: self.stopper.reason(), partial: Some(self.hub.text_so_far()) })).await
             }
-            () = store.posted(&thread, seen) => Ok(self.take_inbox(inbox_seen).await?.rests),
+            () = &mut *news => {
+                let taken = self.take_inbox(inbox_seen).await?;
+                *news = self.news(*inbox_seen);
+                Ok(taken.rests)
+            }
             () = sleep_until(give_up) => self.give_up_stuck().await,
             () = tokio::time::sleep_until(renewal) => {
                 let sent = Instant::now();

@@ -19,7 +19,7 @@ const LARGEST_GROUP: usize = 512;
 
 /// So long the writer looks for the next command before it sleeps: the next append of a thread that goes on comes well within,
 /// and to be woken costs as much as a commit on a fast disk.
-const WRITER_AWAKE: Duration = Duration::from_micros(150);
+const WRITER_AWAKE: Duration = Duration::from_micros(80);
 /// So long somebody who is alone in asking looks for the answer before its own thread may sleep, for the same reason. Other
 /// tasks run meanwhile.
 const ASKER_AWAKE: Duration = Duration::from_micros(400);
@@ -151,7 +151,11 @@ impl<'a> Asking<'a> {
             match answer.try_recv() {
                 Ok(found) => return Some(found),
                 Err(oneshot::error::TryRecvError::Closed) => return None,
-                Err(oneshot::error::TryRecvError::Empty) => tokio::task::yield_now().await,
+                Err(oneshot::error::TryRecvError::Empty) => {
+                    // Not at once again: the writer may need this very core.
+                    std::thread::yield_now();
+                    tokio::task::yield_now().await;
+                }
             }
         }
         answer.await.ok()

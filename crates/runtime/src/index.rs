@@ -66,6 +66,13 @@ pub struct ThreadInfo {
     pub head: Seq,
 }
 
+impl ThreadInfo {
+    /// Where the page goes on after it: pages of threads are in the order of when they were last changed, then of their ids.
+    pub fn cursor(&self) -> String {
+        format!("{}:{}", self.changed_at.0, self.id)
+    }
+}
+
 /// A call that waits for a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,6 +106,11 @@ pub struct PendingApproval {
 }
 
 impl PendingApproval {
+    /// Where the page goes on after it: pages of decisions are in the order of when they were asked for, then of their ids.
+    pub fn cursor(&self) -> String {
+        format!("{}:{}", self.asked_at.unwrap_or_default().0, self.id)
+    }
+
     /// The pending decision of an open call.
     pub fn of(thread: &ThreadId, call: &Call, ask: &ApprovalAsk) -> Option<Self> {
         let gated = call.gated.as_ref()?;

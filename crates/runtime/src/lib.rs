@@ -76,7 +76,7 @@ pub use run::{Canceller, Reply, RunControl, RunStream};
 pub use stage::{Check, GateCall, Stage, StageKind};
 pub use store::{
     Answer, Append, BlobId, CLAIM_LIMIT, Claim, DataStore, FileChange, FileEntry, InboxItem, Page, Posted, Shelf, Snapshot, Store,
-    StoreError, ThreadQuery,
+    StoreError, ThreadQuery, read_cursor,
 };
 pub use summarize::{DEFAULT_SUMMARY_PROMPT, DEFAULT_SUMMARY_TOKENS, Summarize, TwoPhase};
 pub use thread::ThreadHandle;

@@ -41,9 +41,8 @@ async fn read_on(store: &dyn Store, id: &ThreadId, mut thread: Thread) -> Result
     }
 }
 
-/// The fold of a journal up to a position, from its beginning.
-pub(crate) async fn load_through(store: &dyn Store, id: &ThreadId, through: Seq) -> Result<Thread, AgentError> {
-    let mut thread = Thread::new();
+/// The fold with the records that follow it, up to a position. From an empty one, that is the fold of a journal's beginning.
+pub(crate) async fn read_through(store: &dyn Store, id: &ThreadId, mut thread: Thread, through: Seq) -> Result<Thread, AgentError> {
     while thread.head() < through {
         let records = store.read(id, thread.head(), PAGE).await?;
         if records.is_empty() {
@@ -78,7 +77,11 @@ async fn from_snapshot(store: &dyn Store, id: &ThreadId) -> Result<Option<Thread
         return Ok(None);
     }
     match saved.complete(&records) {
-        Ok(thread) => Ok(Some(thread)),
+        Ok(thread) if thread.id() == Some(id) => Ok(Some(thread)),
+        Ok(_) => {
+            tracing::debug!(thread = %id, "a snapshot of another thread was passed over");
+            Ok(None)
+        }
         Err(error) => {
             tracing::debug!(thread = %id, %error, "a snapshot was passed over");
             Ok(None)

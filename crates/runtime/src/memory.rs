@@ -13,7 +13,7 @@ use toolwright_core::{CallId, Record, Seq, ThreadId, Timestamp};
 use crate::index::{PendingApproval, ThreadInfo, ThreadStatus};
 use crate::store::{
     Answer, Append, BlobId, CLAIM_LIMIT, Claim, DataStore, FileChange, FileEntry, InboxItem, Page, Posted, Shelf, Snapshot, Store,
-    StoreError, ThreadQuery,
+    StoreError, ThreadQuery, read_cursor,
 };
 
 /// Journals in memory. Clones share them.
@@ -151,14 +151,12 @@ impl State {
         let from = match &query.cursor {
             None => 0,
             Some(cursor) => {
-                let (at, id) = parse_cursor(cursor)?;
+                let (at, id) = read_cursor(cursor)?;
                 all.iter().take_while(|info| (info.changed_at.0, info.id.as_str()) >= (at, id)).count()
             }
         };
-        let items: Vec<ThreadInfo> = all.iter().skip(from).take(query.limit).map(|info| (*info).clone()).collect();
-        let more = all.len() > from + items.len();
-        let next = items.last().filter(|_| more).map(|last| format!("{}:{}", last.changed_at.0, last.id));
-        Ok(Page { items, next })
+        let found = all.into_iter().skip(from).take(query.limit.saturating_add(1)).cloned().collect();
+        Ok(Page::of(found, query.limit, ThreadInfo::cursor))
     }
 
     fn pending(&self, thread: Option<&ThreadId>, cursor: Option<&str>, limit: usize) -> Result<Page<PendingApproval>, StoreError> {
@@ -173,21 +171,13 @@ impl State {
         let from = match cursor {
             None => 0,
             Some(cursor) => {
-                let (at, id) = parse_cursor(cursor)?;
+                let (at, id) = read_cursor(cursor)?;
                 all.iter().take_while(|pending| key(pending) <= (at, id.to_owned())).count()
             }
         };
-        let items: Vec<PendingApproval> = all.iter().skip(from).take(limit).map(|pending| (*pending).clone()).collect();
-        let more = all.len() > from + items.len();
-        let next = items.last().filter(|_| more).map(|last| format!("{}:{}", key(last).0, last.id));
-        Ok(Page { items, next })
+        let found = all.into_iter().skip(from).take(limit.saturating_add(1)).cloned().collect();
+        Ok(Page::of(found, limit, PendingApproval::cursor))
     }
-}
-
-/// A cursor is a moment in milliseconds and an id.
-fn parse_cursor(cursor: &str) -> Result<(i64, &str), StoreError> {
-    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((at.parse().ok()?, id)));
-    parsed.ok_or_else(|| StoreError::Cursor { cursor: cursor.to_owned() })
 }
 
 fn ready<'a, T: Send + 'a>(answer: Result<T, StoreError>) -> Answer<'a, T> {

@@ -22,7 +22,7 @@ use crate::hub::Hub;
 use crate::index::PendingApproval;
 use crate::input::{Ticket, TurnPolicy, post_input};
 use crate::keep::Beside;
-use crate::load::{Loaded, load, load_through};
+use crate::load::{Loaded, load, read_through};
 use crate::shell::{Position, RunSetup, Shell, Stopper};
 use crate::store::{Append, Claim, InboxItem, Store, StoreError};
 use crate::subscription::Subscription;
@@ -49,7 +49,7 @@ impl Prepared {
     pub(crate) async fn go(self, begun: oneshot::Sender<Subscription>) -> Result<Reply, AgentError> {
         let known = self.known.clone();
         let stopper = self.stopper.clone();
-        let reply = self.claim_and_run(begun).await;
+        let reply = Box::pin(self.claim_and_run(begun)).await;
         // Frees the task that waits for the caller's token, and tells those who would send more that it is too late.
         stopper.token.cancel();
         known.send_modify(|known| known.over = true);
@@ -83,11 +83,13 @@ impl Prepared {
         let claim: Arc<dyn Claim> = Arc::from(claim);
         let Self { handle, thread, start, stopper, known } = self;
         let owner = Owner { handle: &handle, id: &thread, stopper: &stopper, known: &known };
-        if policy != TurnPolicy::Refuse && owner.was_interrupted().await? {
+        let mut found = owner.look().await?;
+        if policy != TurnPolicy::Refuse && found.was_interrupted() {
             // What was interrupted comes first; its events are not streamed (sdk-runtime DSE-4).
-            owner.run(Arc::clone(&claim), Start::GoOn, None).await?;
+            owner.run(Arc::clone(&claim), found, Start::GoOn, None).await?;
+            found = owner.look().await?;
         }
-        owner.run(claim, start, Some(begun)).await
+        owner.run(claim, found, start, Some(begun)).await
     }
 
     /// Joins the run of whoever moves the thread; gives that run's reply. Where nobody takes the input, it is the next turn.
@@ -100,8 +102,9 @@ impl Prepared {
         loop {
             let standing = Standing::of(&*inner.store, &thread, &ticket).await?;
             if let Standing::Done { joined, done } = &standing {
-                let before = load_through(&*inner.store, &thread, Seq(joined.0.saturating_sub(1))).await?.transcript().len();
-                let fold = load_through(&*inner.store, &thread, done.seq).await?;
+                let fold = read_through(&*inner.store, &thread, Thread::new(), Seq(joined.0.saturating_sub(1))).await?;
+                let before = fold.transcript().len();
+                let fold = read_through(&*inner.store, &thread, fold, done.seq).await?;
                 if let (Some(begun), Some(run)) = (begun.take(), &done.run) {
                     // Who joins is told of the end of the run (sdk-runtime SES-5).
                     let after = Seq(done.seq.0.saturating_sub(1));
@@ -125,7 +128,7 @@ impl Prepared {
                 // The input waits in the inbox, or its run was left where it was: this is the turn that takes it on.
                 let claim: Arc<dyn Claim> = Arc::from(claim);
                 let owner = Owner { handle: &handle, id: &thread, stopper: &stopper, known: &known };
-                let reply = owner.run(claim, Start::GoOn, begun.take()).await?;
+                let reply = owner.run(claim, owner.look().await?, Start::GoOn, begun.take()).await?;
                 if ticket.joined().await?.is_some() {
                     return Ok(reply);
                 }
@@ -206,24 +209,42 @@ struct Owner<'a> {
     known: &'a watch::Sender<Known>,
 }
 
-impl Owner<'_> {
+/// What an owner finds.
+struct Found {
+    loaded: Loaded,
+    /// What was posted and not taken.
+    posted: Vec<(u64, InboxItem)>,
+}
+
+impl Found {
     /// Whether a run of the thread was left where it was, or it is a fork in the middle of a turn.
-    async fn was_interrupted(&self) -> Result<bool, AgentError> {
-        let inner = &self.handle.inner;
-        let thread = load(&*inner.store, self.id).await?.thread;
-        let posted = inner.store.inbox(self.id, 0).await?;
-        Ok(thread.run().is_some()
-            || thread.open_calls().next().is_some() && (thread.can_go_on() || posted.iter().any(|(_, item)| decides(&thread, item))))
+    fn was_interrupted(&self) -> bool {
+        let thread = &self.loaded.thread;
+        let decided = || self.posted.iter().any(|(_, item)| decides(thread, item));
+        thread.run().is_some() || thread.open_calls().next().is_some() && (thread.can_go_on() || decided())
+    }
+}
+
+impl Owner<'_> {
+    /// Reads the thread and its inbox.
+    async fn look(&self) -> Result<Found, AgentError> {
+        let store = &*self.handle.inner.store;
+        Ok(Found { loaded: load(store, self.id).await?, posted: store.inbox(self.id, 0).await? })
     }
 
-    async fn run(&self, claim: Arc<dyn Claim>, start: Start, begun: Option<oneshot::Sender<Subscription>>) -> Result<Reply, AgentError> {
+    async fn run(
+        &self,
+        claim: Arc<dyn Claim>,
+        found: Found,
+        start: Start,
+        begun: Option<oneshot::Sender<Subscription>>,
+    ) -> Result<Reply, AgentError> {
         let (handle, id) = (self.handle, self.id);
         let inner = &handle.inner;
-        let Loaded { thread, saved_at } = load(&*inner.store, id).await?;
+        let Found { loaded: Loaded { thread, saved_at }, posted } = found;
         if let Some(kind) = thread.blocked_by() {
             return Err(AgentError::UnknownRecord { thread: id.clone(), kind: kind.to_owned() });
         }
-        let posted = inner.store.inbox(id, 0).await?;
         let through = posted.last().map_or(0, |(position, _)| *position);
         if let Err(refused) = may_start(&thread, id, &start, &posted) {
             if matches!(refused, AgentError::NothingToResume { .. }) && through > 0 {

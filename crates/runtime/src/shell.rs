@@ -120,7 +120,7 @@ pub(crate) struct Shell {
     hub: Arc<Hub>,
     stopper: Stopper,
     durable: Seq,
-    /// The last snapshot's position; the next one comes when the journal is twice as long.
+    /// The position of the last snapshot, saved or tried; the next one comes when the journal is twice as long.
     saved_at: Seq,
     /// How far the store knows the inbox to be taken.
     inbox_marked: u64,
@@ -132,8 +132,6 @@ pub(crate) struct Shell {
     run_cancelled: CancellationToken,
     /// How long the next request is, where that matters.
     meter: Option<Meter>,
-    /// The last records, so that the caller gets the run's end without reading it back.
-    last: Option<Arc<Record>>,
 }
 
 /// Something that a task of this shell has to say.
@@ -161,7 +159,6 @@ impl Shell {
             in_flight: HashMap::new(),
             run_cancelled: CancellationToken::new(),
             meter: None,
-            last: None,
         }
     }
 
@@ -353,7 +350,6 @@ impl Shell {
     }
 
     async fn write(&mut self, records: Vec<Arc<Record>>) -> Result<(), AgentError> {
-        self.last = records.last().cloned().or_else(|| self.last.take());
         let head = records.last().map_or(self.durable, |record| record.seq);
         let inbox_through = self.driver.inbox_through();
         let append = Append { records: records.clone(), inbox_through };
@@ -381,10 +377,10 @@ impl Shell {
         }
         let Some(text) = thread.save() else { return };
         let snapshot = Snapshot { at: self.durable, text: text.into() };
-        match self.setup.store.save_snapshot(&*self.claim, snapshot).await {
-            Ok(()) => self.saved_at = self.durable,
-            // The journal is whole without it.
-            Err(error) => tracing::warn!(thread = %self.setup.thread, %error, "a snapshot could not be saved"),
+        // Tried again at twice the length, not at each append: the journal is whole without it.
+        self.saved_at = self.durable;
+        if let Err(error) = self.setup.store.save_snapshot(&*self.claim, snapshot).await {
+            tracing::warn!(thread = %self.setup.thread, %error, "a snapshot could not be saved");
         }
     }
 

@@ -199,6 +199,26 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
+impl<T> Page<T> {
+    /// Of what was found in its order, of which one more than `limit` was looked for: that one tells that there is a next page.
+    pub fn of(mut found: Vec<T>, limit: usize, cursor: impl Fn(&T) -> String) -> Self {
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(cursor);
+        Self { items: found, next }
+    }
+}
+
+/// What a cursor says: a moment in milliseconds and an id, as [`ThreadInfo::cursor`] and [`PendingApproval::cursor`] write them.
+///
+/// # Errors
+///
+/// [`StoreError::Cursor`] for what no page gave.
+pub fn read_cursor(cursor: &str) -> Result<(i64, &str), StoreError> {
+    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((at.parse().ok()?, id)));
+    parsed.filter(|(_, id)| !id.contains('\0')).ok_or_else(|| StoreError::Cursor { cursor: cursor.to_owned() })
+}
+
 impl<T> Default for Page<T> {
     fn default() -> Self {
         Self { items: Vec::new(), next: None }

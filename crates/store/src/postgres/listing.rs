@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use toolwright_core::{Seq, ThreadId, Timestamp};
-use toolwright_runtime::{Page, PendingApproval, StoreError, ThreadInfo, ThreadQuery, ThreadStatus};
+use toolwright_runtime::{Page, PendingApproval, StoreError, ThreadInfo, ThreadQuery, ThreadStatus, read_cursor};
 
 use super::session::{Param, Pool, number};
 use super::text::{compared, read};
@@ -44,12 +44,6 @@ async fn rows(pool: &Pool, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, 
 
 pub(super) async fn info(pool: &Pool, thread: &ThreadId) -> Result<Option<ThreadInfo>, StoreError> {
     rows(pool, &format!("{INFO} WHERE id = $1"), &[&thread.as_str()]).await?.first().map(info_of).transpose()
-}
-
-/// A cursor is a moment in milliseconds and an id.
-fn parse_cursor(cursor: &str) -> Result<(i64, &str), StoreError> {
-    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((at.parse().ok()?, id)));
-    parsed.filter(|(_, id)| !id.contains('\0')).ok_or_else(|| StoreError::Cursor { cursor: cursor.to_owned() })
 }
 
 /// A statement that names only what is asked for, so that each has its own plan over its own index.
@@ -117,7 +111,7 @@ fn asked(query: &ThreadQuery) -> Result<Asked<'_>, StoreError> {
         asked.whose("changed_at < $", moment.0);
     }
     if let Some(cursor) = &query.cursor {
-        let (at, id) = parse_cursor(cursor)?;
+        let (at, id) = read_cursor(cursor)?;
         asked.beyond("(changed_at, id) <", at, id);
     }
     asked.page("changed_at DESC, id DESC", query.limit);
@@ -132,9 +126,7 @@ pub(super) async fn threads(pool: &Pool, query: &ThreadQuery) -> Result<Page<Thr
         return Ok(Page::default());
     }
     let found = rows(pool, &asked.sql, &asked.params()).await?;
-    let items = found.iter().take(query.limit).map(info_of).collect::<Result<Vec<_>, _>>()?;
-    let next = items.last().filter(|_| found.len() > items.len()).map(|last| format!("{}:{}", last.changed_at.0, last.id));
-    Ok(Page { items, next })
+    Ok(Page::of(found.iter().map(info_of).collect::<Result<_, _>>()?, query.limit, ThreadInfo::cursor))
 }
 
 pub(super) async fn unfinished(pool: &Pool, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadId>, StoreError> {
@@ -156,7 +148,7 @@ fn asked_pending<'a>(thread: Option<&'a ThreadId>, cursor: Option<&'a str>, limi
         asked.whose("thread = $", thread.as_str());
     }
     if let Some(cursor) = cursor {
-        let (at, id) = parse_cursor(cursor)?;
+        let (at, id) = read_cursor(cursor)?;
         asked.beyond("(asked_at, id) >", at, compared(id));
     }
     asked.page("asked_at, id", limit);
@@ -176,10 +168,7 @@ pub(super) async fn pending(
         let thread = thread_id(row.try_get(0).map_err(failed)?)?;
         read("a pending decision", &thread, row.try_get(1).map_err(failed)?)
     };
-    let items = found.iter().take(limit).map(item).collect::<Result<Vec<PendingApproval>, _>>()?;
-    let next =
-        items.last().filter(|_| found.len() > items.len()).map(|last| format!("{}:{}", last.asked_at.unwrap_or_default().0, last.id));
-    Ok(Page { items, next })
+    Ok(Page::of(found.iter().map(item).collect::<Result<_, _>>()?, limit, PendingApproval::cursor))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row, params};
 use toolwright_core::{Seq, ThreadId, Timestamp};
-use toolwright_runtime::{Page, PendingApproval, StoreError, ThreadInfo, ThreadQuery, ThreadStatus};
+use toolwright_runtime::{Page, PendingApproval, ThreadInfo, ThreadQuery, ThreadStatus, read_cursor};
 
 use super::fault::{Database, Trouble};
 use super::journal::{limit, unsigned};
@@ -30,20 +30,6 @@ pub(super) fn info_of(row: &Row<'_>, database: &Database) -> Result<ThreadInfo, 
     })
 }
 
-/// A cursor is a moment in milliseconds and an id.
-fn parse_cursor(cursor: &str) -> Result<(i64, &str), StoreError> {
-    let parsed = cursor.split_once(':').and_then(|(at, id)| Some((at.parse().ok()?, id)));
-    parsed.ok_or_else(|| StoreError::Cursor { cursor: cursor.to_owned() })
-}
-
-/// A page of rows of which one more than asked for was read, if there was one.
-fn page<T>(mut items: Vec<T>, most: usize, cursor: impl Fn(&T) -> String) -> Page<T> {
-    let more = items.len() > most;
-    items.truncate(most);
-    let next = items.last().filter(|_| more).map(cursor);
-    Page { items, next }
-}
-
 pub(super) fn info(connection: &Connection, database: &Database, thread: &ThreadId) -> Result<Option<ThreadInfo>, Trouble> {
     let mut select = connection.prepare_cached(&format!("SELECT {INFO} FROM threads WHERE id = ?1 AND agent IS NOT NULL"))?;
     let mut rows = select.query([thread.as_str()])?;
@@ -64,7 +50,7 @@ fn threads_sql(of_parent: bool) -> String {
 pub(super) fn threads(connection: &Connection, database: &Database, query: &ThreadQuery) -> Result<Page<ThreadInfo>, Trouble> {
     let mut before = (i64::MAX, BEYOND_IDS);
     if let Some(cursor) = &query.cursor {
-        before = parse_cursor(cursor)?;
+        before = read_cursor(cursor)?;
     }
     if let Some(moment) = query.changed_before {
         before = before.min((moment.0, ""));
@@ -85,7 +71,7 @@ pub(super) fn threads(connection: &Connection, database: &Database, query: &Thre
         }
     }
     found.sort_by(|a, b| (b.changed_at, &b.id).cmp(&(a.changed_at, &a.id)));
-    Ok(page(found, query.limit, |last| format!("{}:{}", last.changed_at.0, last.id)))
+    Ok(Page::of(found, query.limit, ThreadInfo::cursor))
 }
 
 /// Its condition is that of the index which has these threads alone.
@@ -123,7 +109,7 @@ pub(super) fn pending(
     cursor: Option<&str>,
     most: usize,
 ) -> Result<Page<PendingApproval>, Trouble> {
-    let after = cursor.map_or(Ok((i64::MIN, "")), parse_cursor)?;
+    let after = cursor.map_or(Ok((i64::MIN, "")), read_cursor)?;
     let sql = pending_sql(thread.is_some());
     let mut select = connection.prepare_cached(&sql)?;
     let one_more = limit(most).saturating_add(1);
@@ -133,7 +119,7 @@ pub(super) fn pending(
         let body = row.get_ref(0)?.as_bytes().map_err(rusqlite::Error::from)?;
         found.push(serde_json::from_slice(body).map_err(|error| database.unreadable("a pending decision", &error))?);
     }
-    Ok(page(found, most, |last| format!("{}:{}", last.asked_at.unwrap_or_default().0, last.id)))
+    Ok(Page::of(found, most, PendingApproval::cursor))
 }
 
 #[cfg(test)]

@@ -251,6 +251,11 @@ pub(crate) async fn undisturbed(store: &Arc<dyn Store>, thread: &str) {
     job::finish(&agent, thread).await.unwrap();
 }
 
+/// The calls of a thread that have a result.
+pub(crate) async fn results(store: &Arc<dyn Store>, thread: &str) -> BTreeSet<CallId> {
+    read(store, thread).await.results().into_keys().collect()
+}
+
 /// Every call of a thread has one result.
 pub(crate) async fn check_whole(store: &Arc<dyn Store>, thread: &str) {
     let said = read(store, thread).await;

@@ -1,6 +1,5 @@
 //! Two processes that both try to move one thread.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use toolwright_core::ThreadId;
@@ -46,7 +45,7 @@ async fn race(place: Place) {
         assert_eq!(ran[1 - winner], 0, "round {round}: the loser did something: {said:?}");
         check_whole(&store, &thread).await;
         let id = ThreadId::new(thread.as_str()).unwrap();
-        assert!(Arc::clone(&store).unfinished(None, 1000).await.unwrap().iter().all(|open| *open != id));
+        assert!(store.unfinished(None, 1000).await.unwrap().iter().all(|open| *open != id));
     }
     println!("{place}: {RACES} races, won {} to {}", won[0], won[1]);
 }

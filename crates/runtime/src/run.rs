@@ -377,7 +377,7 @@ fn decides(thread: &Thread, item: &InboxItem) -> bool {
 }
 
 /// The decisions that keep the thread from moving, as an error that names them.
-fn still_waits(thread: &Thread, id: &ThreadId) -> Option<AgentError> {
+pub(crate) fn still_waits(thread: &Thread, id: &ThreadId) -> Option<AgentError> {
     let approvals: Vec<String> = thread.pending().map(|(_, ask)| ask.approval.to_string()).collect();
     (!approvals.is_empty()).then(|| AgentError::AwaitingApproval { thread: id.clone(), approvals: approvals.join(", ") })
 }

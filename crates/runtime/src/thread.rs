@@ -20,7 +20,7 @@ use crate::index::ThreadInfo;
 use crate::input::{Ticket, TurnPolicy, input_item, post_input};
 use crate::keep::keep_of;
 use crate::load::load;
-use crate::run::{Known, Prepared, Reply, RunControl, RunStream};
+use crate::run::{Known, Prepared, Reply, RunControl, RunStream, still_waits};
 use crate::shell::Stopper;
 use crate::store::{Append, InboxItem, StoreError};
 use crate::subscription::Subscription;
@@ -266,9 +266,8 @@ impl ThreadHandle {
         if thread.head() == Seq(0) {
             return Err(AgentError::UnknownThread { thread: id.clone() });
         }
-        let approvals: Vec<String> = thread.pending().map(|(_, ask)| ask.approval.to_string()).collect();
-        if !approvals.is_empty() {
-            return Err(AgentError::AwaitingApproval { thread: id.clone(), approvals: approvals.join(", ") });
+        if let Some(waits) = still_waits(thread, id) {
+            return Err(waits);
         }
         if thread.run().is_some() || thread.open_calls().next().is_some() {
             return Err(AgentError::Interrupted { thread: id.clone() });

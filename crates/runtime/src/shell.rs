@@ -582,11 +582,24 @@ struct Hold {
     confirmed: Instant,
 }
 
+impl Hold {
+    /// Whether the claim holds now. What the store said counts from the moment it was asked: the process may also have been stopped
+    /// between the store's word and its arrival here.
+    async fn is_held(&self) -> Result<(), StoreError> {
+        let mut confirmed = self.confirmed;
+        while confirmed.elapsed() >= self.store.claim_limit() / 2 {
+            confirmed = Instant::now();
+            self.store.renew(&*self.claim).await?;
+        }
+        Ok(())
+    }
+}
+
 /// Starts a task that sends one completion, if the claim holds. Between the append before and the moment it begins the whole
 /// process may have been stopped for a while: an owner whose place may have been taken begins nothing (invariant 9).
 fn start_if_held(work: BoxFuture<'static, Completion>, hold: Hold, completions: mpsc::UnboundedSender<Incoming>) -> AbortHandle {
     let task = tokio::spawn(async move {
-        let held = if hold.confirmed.elapsed() < hold.store.claim_limit() / 2 { Ok(()) } else { hold.store.renew(&*hold.claim).await };
+        let held = hold.is_held().await;
         // A run that is over holds no claim while its last work ends.
         drop(hold);
         let said = match held {

@@ -1,5 +1,6 @@
 //! An owner that hangs past its limit, and wakes up to find another in its place.
 
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,11 +12,25 @@ use crate::stores::{self, Place};
 
 const LIMIT: Duration = Duration::from_millis(1200);
 
+/// A signal to stop is on its way when `kill` returns, and the other process may still be in the middle of a write.
+fn wait_until_it_stands(child: &Child) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let runs = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // `pid (name) state …`
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('T'))
+    };
+    while std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten().any(runs) {
+        assert!(Instant::now() < deadline, "the process does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 async fn hang(place: Place) {
     let place = place.with_claim_limit(LIMIT);
     let store = stores::open(&place.address()).await.unwrap();
     let logs = tempfile::tempdir().unwrap();
-    let (mut followed, mut locked) = (0, 0u64);
+    let (mut followed, mut locked, mut between) = (0, 0u64, 0);
     while followed < 4 {
         let thread = format!("hangs-{followed}-{locked}");
         let (first, second) = (Log::at(logs.path().join(format!("{thread}-1"))), Log::at(logs.path().join(format!("{thread}-2"))));
@@ -41,6 +56,7 @@ async fn hang(place: Place) {
         std::thread::sleep(Duration::from_millis(followed * 7 + locked * 3));
         let pid = Pid::from_child(&hangs.child);
         kill_process(pid, Signal::STOP).unwrap();
+        wait_until_it_stands(&hangs.child);
         let stopped_at = first.lines();
 
         // Within the limit nobody takes its place.
@@ -67,7 +83,16 @@ async fn hang(place: Place) {
         kill_process(pid, Signal::CONT).unwrap();
         let said = hangs.says().unwrap();
         assert!(said.starts_with("TOOLWRIGHT_STORAGE_FAILED") && said.contains("lost to a later owner"), "{thread}: {said}");
-        assert_eq!(first.lines(), stopped_at, "{thread}: it went on after another took its place");
+        let after = first.lines();
+        if after != stopped_at {
+            // Nothing can make a look at the clock and what follows it one instant: once in a very long while it is stopped between
+            // them. More than the one thing it was about to begin, or a second time, is a fault.
+            between += 1;
+            assert!(
+                between == 1 && after.len() == stopped_at.len() + 1,
+                "{thread}: it went on after another took its place: {stopped_at:?}, then {after:?}"
+            );
+        }
         assert_eq!(store.info(&id).await.unwrap().unwrap().head, head, "{thread}: it appended after another took its place");
         followed += 1;
     }

@@ -109,6 +109,8 @@ pub(crate) struct Position {
 
 /// How often within the claim limit an owner gives a sign of life: whoever suspects it watches for a quarter of the limit.
 pub(crate) const RENEWALS: u32 = 6;
+/// How often a claim is confirmed before a body, where the store's word comes too late to count.
+const CONFIRMATIONS: u32 = 3;
 /// A snapshot is worth its bytes from this length of a journal on.
 const FIRST_SNAPSHOT: u64 = 256;
 
@@ -586,12 +588,23 @@ impl Hold {
     /// Whether the claim holds now. What the store said counts from the moment it was asked: the process may also have been stopped
     /// between the store's word and its arrival here.
     async fn is_held(&self) -> Result<(), StoreError> {
+        let fresh = self.store.claim_limit() / 2;
         let mut confirmed = self.confirmed;
-        while confirmed.elapsed() >= self.store.claim_limit() / 2 {
+        for _ in 0..CONFIRMATIONS {
+            if confirmed.elapsed() < fresh {
+                return Ok(());
+            }
             confirmed = Instant::now();
             self.store.renew(&*self.claim).await?;
         }
-        Ok(())
+        if confirmed.elapsed() < fresh {
+            return Ok(());
+        }
+        Err(StoreError::failed(format!(
+            "to confirm the claim on the thread {} took longer than half the claim limit of {} ms, {CONFIRMATIONS} times; raise the limit",
+            self.claim.thread(),
+            self.store.claim_limit().as_millis()
+        )))
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use common::*;
 use futures_util::FutureExt;
 use serde_json::json;
+use tokio::time::Instant;
 use toolwright_core::{Decision, EventKind, FinishReason, Item, Record, RecordBody, Seq, Thread, ThreadId};
 use toolwright_runtime::{
     Agent, AgentBuilder, AgentError, Answer as StoreAnswer, Append, Claim, MemoryStore, NoResolvers, OnDrift, Snapshot, Store, StoreError,
@@ -464,6 +465,65 @@ async fn an_owner_that_lost_its_claim_ends_and_begins_and_writes_nothing_more() 
     let reply = within(next.thread("t").resume()).await.unwrap();
     assert_eq!((reply.text.as_str(), log.all()), ("done", vec!["body b".to_owned()]));
     assert_eq!(results(&reply.messages).len(), 2);
+}
+
+/// A store whose claims last three seconds, and whose word comes late: two seconds for an append, `renewal` for a renewal. What is
+/// asked after `lost` is refused.
+#[derive(Clone)]
+struct Late {
+    store: MemoryStore,
+    opened: Instant,
+    renewal: Duration,
+    lost: Duration,
+}
+
+impl StoreLayer for Late {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn claim_limit(&self) -> Duration {
+        Duration::from_secs(3)
+    }
+
+    fn renew<'a>(&'a self, claim: &'a dyn Claim) -> StoreAnswer<'a, ()> {
+        async move {
+            if self.opened.elapsed() > self.lost {
+                return Err(StoreError::Fenced { thread: claim.thread().clone() });
+            }
+            self.store.renew(claim).await?;
+            tokio::time::sleep(self.renewal).await; // paused clock
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn append<'a>(&'a self, claim: &'a dyn Claim, expected: Seq, append: Append) -> StoreAnswer<'a, ()> {
+        async move {
+            self.store.append(claim, expected, append).await?;
+            tokio::time::sleep(Duration::from_secs(2)).await; // paused clock
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stores_word_counts_from_when_it_was_asked_and_nothing_begins_on_a_stale_one() {
+    let seconds = Duration::from_secs;
+    let fenced = || AgentError::Store(StoreError::Fenced { thread: id() });
+    for (renewal, lost, begins) in [(0, 1, false), (2, 3, false), (1, 1000, true), (0, 1000, true)] {
+        let late = Late { store: MemoryStore::new(), opened: Instant::now(), renewal: seconds(renewal), lost: seconds(lost) };
+        let script = Script::new([say("done")]);
+        let ended = within(agent(script.clone()).store(late).build().unwrap().thread("t").send("go")).await;
+        assert_eq!((script.times(), ended.err()), (usize::from(begins), (!begins).then(fenced)), "{renewal} s, lost after {lost} s");
+    }
+    // A store that is always too slow is said to be, rather than asked for ever.
+    let late = Late { store: MemoryStore::new(), opened: Instant::now(), renewal: seconds(2), lost: seconds(1000) };
+    let script = Script::new([say("never said")]);
+    let ended = within(agent(script.clone()).store(late).build().unwrap().thread("t").send("go")).await.unwrap_err();
+    assert!(ended.code() == "TOOLWRIGHT_STORAGE_FAILED" && ended.to_string().contains("half the claim limit of 3000 ms"), "{ended}");
+    assert_eq!(script.times(), 0);
 }
 
 /// A store whose appends are refused, because a later owner is there.

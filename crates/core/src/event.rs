@@ -9,6 +9,7 @@ use crate::args::RepairNote;
 use crate::file::AttachmentRef;
 use crate::finish::{AbortReason, FinishReason, StepFinish};
 use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
+use crate::notes::{RuleMatch, ShadowNote};
 use crate::usage::Usage;
 
 /// The version of the event layout.
@@ -190,16 +191,6 @@ pub struct TodoCounts {
 pub struct CompactionError {
     /// One sentence.
     pub message: String,
-}
-
-/// A rule that matched.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleMatch {
-    /// Its index in the list.
-    pub index: usize,
-    /// Its reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// What happened. Serialised with the tag `type`.
@@ -388,6 +379,38 @@ pub enum EventKind {
         args: Option<Value>,
         /// When.
         at: String,
+        /// The hook that refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook: Option<String>,
+        /// Why it was refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// The permission mode, where it changed the outcome.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mode: Option<String>,
+        /// What rules in shadow would have decided.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        shadow: Vec<ShadowNote>,
+    },
+    /// A guardrail changed what it checked; the run goes on.
+    #[serde(rename = "guardrail.rewrote", rename_all = "camelCase")]
+    GuardrailRewrote {
+        /// Which.
+        name: String,
+        /// `input`, `output`, `tool` or `result`.
+        kind: String,
+        /// The tool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_name: Option<Arc<str>>,
+        /// The call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<CallId>,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// Types and offsets, never matched text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        info: Option<Value>,
     },
     /// A step ended.
     #[serde(rename = "step.done", rename_all = "camelCase")]
@@ -546,7 +569,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// The types this version reads.
-    pub const TYPES: [&'static str; 29] = [
+    pub const TYPES: [&'static str; 30] = [
         "run.start",
         "step.start",
         "text.delta",
@@ -567,6 +590,7 @@ impl EventKind {
         "error",
         "run.done",
         "guardrail.tripped",
+        "guardrail.rewrote",
         "input.queued",
         "input.steered",
         "input.applied",
@@ -615,6 +639,7 @@ impl EventKind {
             Self::AgentDrift { .. } => "agent.drift",
             Self::ThreadForked { .. } => "thread.forked",
             Self::GuardrailTripped { .. } => "guardrail.tripped",
+            Self::GuardrailRewrote { .. } => "guardrail.rewrote",
             Self::Unknown(fields) => fields.get("type").and_then(Value::as_str).unwrap_or_default(),
         }
     }

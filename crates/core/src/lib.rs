@@ -20,6 +20,7 @@ mod ids;
 mod message;
 mod name;
 mod next;
+mod notes;
 mod output;
 mod path;
 mod project;
@@ -35,9 +36,7 @@ mod transcript;
 mod usage;
 mod words;
 
-pub use event::{
-    CompactionError, EVENT_VERSION, ErrorBody, Event, EventKind, EventUsage, RuleMatch, Todo, TodoCounts, TodoStatus, is_event,
-};
+pub use event::{CompactionError, EVENT_VERSION, ErrorBody, Event, EventKind, EventUsage, Todo, TodoCounts, TodoStatus, is_event};
 pub use failure::{ToolFailure, ToolFailureKind};
 pub use file::{AttachmentRef, BLOB_SCHEME, BlobId, BlobRef, FileChange, FileEntry, FileStorage};
 pub use fingerprint::{Drift, Fingerprint};
@@ -46,6 +45,7 @@ pub use ids::{ApprovalId, CallId, InputId, InvalidThreadId, RunId, Seq, ThreadId
 pub use message::{ArgsState, Author, CallItem, Input, Item, Message, Part, ResultItem, Role, Side};
 pub use name::{InvalidToolName, ToolName};
 pub use next::{Action, Key};
+pub use notes::{GateNotes, PermissionNote, PermissionWord, ResultNotes, RewriteNote, RuleMatch, ShadowNote};
 pub use output::ToolOutput;
 pub use path::{FilePath, InvalidPath, sanitized_name};
 pub use project::project;

@@ -331,6 +331,7 @@ impl Thread {
                     duration_ms: call.started_at.map(|_| 0),
                     replaced_by: None,
                     fatal: None,
+                    notes: None,
                 })
             }
             Action::ApplyInput { id, step } => Some(RecordBody::InputApplied { id: id.clone(), step: *step }),

@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 use crate::event::{CompactionError, ErrorBody, EventKind, EventUsage};
 use crate::failure::ToolFailureKind;
 use crate::finish::Failure;
+use crate::ids::{CallId, Timestamp};
 use crate::message::Item;
+use crate::notes::{PermissionNote, RewriteNote};
 use crate::record::{Ending, InputMode, Outcome, Record, RecordBody, Verdict};
 
 impl From<&Failure> for ErrorBody {
@@ -29,9 +31,9 @@ fn args_value(arguments: Option<&Arc<str>>) -> Value {
 /// | `run.started` | `run.start` |
 /// | `step.started` | `step.start` |
 /// | `model.replied` | `reasoning.*`, `text.delta`, `text.done` |
-/// | `call.gated` | `tool.start` or `tool.resume`, then `approval.requested` if it asks, `guardrail.tripped` if it ends the run |
+/// | `call.gated` | `tool.start` or `tool.resume`, `guardrail.rewrote`, `permission.decision`, then `approval.requested` if it asks, `guardrail.tripped` if it ends the run |
 /// | `call.executing`, from the second attempt | `tool.start` anew |
-/// | `call.done` | `tool.done` or `tool.error`, then the call's own events; nothing for a call that never started |
+/// | `call.done` | `guardrail.rewrote`, `tool.done` or `tool.error`, then the call's own events; nothing for a call that never started |
 /// | `step.done` | `step.done` |
 /// | `input.queued`, `.applied`, `.returned` | `input.queued` or `input.steered`, `input.applied`, `input.returned` |
 /// | `context.compacted` | `compaction.start`, `compaction.done` |
@@ -59,7 +61,7 @@ pub fn project(record: &Record) -> Vec<EventKind> {
             }
             events
         }
-        RecordBody::CallGated { call, tool, arguments, repairs, resumed, parent, verdict, .. } => {
+        RecordBody::CallGated { call, tool, arguments, repairs, resumed, parent, verdict, notes, .. } => {
             let args = args_value(arguments.as_ref());
             let mut events = Vec::with_capacity(2);
             events.push(if *resumed {
@@ -74,6 +76,10 @@ pub fn project(record: &Record) -> Vec<EventKind> {
                     parent_tool_call_id: parent.clone(),
                 }
             });
+            if let Some(notes) = notes {
+                events.extend(notes.rewrote.iter().map(|note| rewrote(note, "tool", call, tool)));
+                events.extend(notes.permission.as_ref().map(|note| audited(note, call, tool, &args, record.at)));
+            }
             match verdict {
                 Verdict::Ask(ask) => {
                     let detail = |key: &str| ask.detail.as_ref().and_then(|detail| detail.get(key)).cloned();
@@ -101,11 +107,13 @@ pub fn project(record: &Record) -> Vec<EventKind> {
             executed_by: None,
             parent_tool_call_id: None,
         }],
-        RecordBody::CallDone { call, tool, outcome, duration_ms, replaced_by, .. } => {
+        RecordBody::CallDone { call, tool, outcome, duration_ms, replaced_by, notes, .. } => {
             let Some(duration_ms) = *duration_ms else { return Vec::new() };
+            let rewritten = notes.iter().flat_map(|notes| &notes.rewrote).map(|note| rewrote(note, "result", call, tool));
+            let mut events: Vec<EventKind> = rewritten.collect();
             match outcome {
                 Outcome::Done { output } => {
-                    let mut events = vec![EventKind::ToolDone {
+                    events.push(EventKind::ToolDone {
                         tool_call_id: call.clone(),
                         tool_name: Arc::clone(tool),
                         result: output.shown(),
@@ -113,17 +121,17 @@ pub fn project(record: &Record) -> Vec<EventKind> {
                         duration_ms,
                         replaced_by_hook: replaced_by.clone(),
                         executed_by: None,
-                    }];
+                    });
                     events.extend(output.events().iter().cloned());
-                    events
                 }
-                Outcome::Failed { failure } => vec![EventKind::ToolError {
+                Outcome::Failed { failure } => events.push(EventKind::ToolError {
                     tool_call_id: call.clone(),
                     tool_name: Arc::clone(tool),
                     error: ErrorBody { name: failure.error.clone(), message: failure.message.clone(), code: code_of(&failure.kind) },
                     duration_ms,
-                }],
+                }),
             }
+            events
         }
         RecordBody::StepDone { step, finish, usage } => vec![EventKind::StepDone {
             step: *step,
@@ -195,6 +203,33 @@ pub fn project(record: &Record) -> Vec<EventKind> {
         }],
         RecordBody::ThreadForked { from, through } => vec![EventKind::ThreadForked { from: from.clone(), at: *through }],
         _ => Vec::new(),
+    }
+}
+
+fn rewrote(note: &RewriteNote, kind: &str, call: &CallId, tool: &Arc<str>) -> EventKind {
+    EventKind::GuardrailRewrote {
+        name: note.name.clone(),
+        kind: kind.to_owned(),
+        tool_name: Some(Arc::clone(tool)),
+        tool_call_id: Some(call.clone()),
+        reason: note.reason.clone(),
+        info: note.info.clone(),
+    }
+}
+
+/// The audit entry of a call (sdk-tools 12.3).
+fn audited(note: &PermissionNote, call: &CallId, tool: &Arc<str>, args: &Value, at: Timestamp) -> EventKind {
+    EventKind::PermissionDecision {
+        tool_call_id: call.clone(),
+        tool_name: Arc::clone(tool),
+        decision: note.decision.as_str().to_owned(),
+        rule: note.rule.clone(),
+        args: Some(args.clone()),
+        at: at.to_iso(),
+        hook: note.hook.clone(),
+        reason: note.reason.clone(),
+        mode: note.mode.clone(),
+        shadow: note.shadow.clone(),
     }
 }
 

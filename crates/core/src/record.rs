@@ -14,6 +14,7 @@ use crate::fingerprint::{Drift, Fingerprint};
 use crate::finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
 use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::message::Message;
+use crate::notes::{GateNotes, ResultNotes};
 use crate::output::ToolOutput;
 use crate::usage::Usage;
 use crate::words::words;
@@ -408,6 +409,9 @@ pub enum RecordBody {
         /// Whether the tool says that it only reads.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         read_only: bool,
+        /// What its stages have to say besides; absent where that is nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        notes: Option<Box<GateNotes>>,
         /// What the gate found.
         #[serde(flatten)]
         verdict: Verdict,
@@ -456,6 +460,9 @@ pub enum RecordBody {
         /// The failure that ends the run with it, if the tool propagated one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fatal: Option<Failure>,
+        /// What was noted about the result; absent where that is nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        notes: Option<Box<ResultNotes>>,
     },
     /// A step ended.
     #[serde(rename = "step.done", rename_all = "camelCase")]

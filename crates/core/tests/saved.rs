@@ -49,6 +49,7 @@ fn gated(call: &CallId, verdict: Verdict) -> RecordBody {
         resumed: false,
         parent: None,
         read_only: false,
+        notes: None,
         verdict,
     }
 }
@@ -121,7 +122,7 @@ impl Journal {
     fn done(&self, call: &CallId, choice: u8) -> RecordBody {
         let fatal = (choice >= 250).then(|| Failure { name: "E".to_owned(), message: "it failed".to_owned(), code: None });
         let outcome = self.outcome(call, choice);
-        RecordBody::CallDone { call: call.clone(), tool: "act".into(), outcome, duration_ms: None, replaced_by: None, fatal }
+        RecordBody::CallDone { call: call.clone(), tool: "act".into(), outcome, duration_ms: None, replaced_by: None, fatal, notes: None }
     }
 
     fn ask(&self, call: &CallId) -> Verdict {

@@ -78,6 +78,7 @@ impl Journal {
             resumed: false,
             parent: None,
             read_only: false,
+            notes: None,
             verdict,
         });
     }
@@ -106,6 +107,7 @@ impl Journal {
             duration_ms: Some(0),
             replaced_by: None,
             fatal: None,
+            notes: None,
         });
     }
 

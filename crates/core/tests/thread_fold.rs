@@ -79,6 +79,7 @@ fn gated(call: &str, verdict: Verdict) -> RecordBody {
         resumed: false,
         parent: None,
         read_only: false,
+        notes: None,
         verdict,
     }
 }
@@ -99,6 +100,7 @@ fn done(call: &str) -> RecordBody {
         duration_ms: Some(1),
         replaced_by: None,
         fatal: None,
+        notes: None,
     }
 }
 
@@ -142,8 +144,8 @@ fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
     let runs = || [turn(), vec![gated("a", Verdict::Run), executing("a", 1)]].concat();
     let approval = |call: &str| ApprovalId::of(&id(), &CallId::new(call), 1);
     let gated_without_arguments = |call: &str, verdict: Verdict| match gated(call, verdict) {
-        RecordBody::CallGated { call, tool, repairs, resumed, parent, read_only, verdict, .. } => {
-            RecordBody::CallGated { call, tool, arguments: None, sha256: None, repairs, resumed, parent, read_only, verdict }
+        RecordBody::CallGated { call, tool, repairs, resumed, parent, read_only, verdict, notes, .. } => {
+            RecordBody::CallGated { call, tool, arguments: None, sha256: None, repairs, resumed, parent, read_only, notes, verdict }
         }
         other => other,
     };
@@ -156,7 +158,7 @@ fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
     let fatal = |call: &str| match done(call) {
         RecordBody::CallDone { call, tool, outcome, duration_ms, replaced_by, .. } => {
             let fatal = Some(Failure { name: "E".to_owned(), message: "it failed".to_owned(), code: None });
-            RecordBody::CallDone { call, tool, outcome, duration_ms, replaced_by, fatal }
+            RecordBody::CallDone { call, tool, outcome, duration_ms, replaced_by, fatal, notes: None }
         }
         other => other,
     };
@@ -284,6 +286,7 @@ fn every_record() -> Vec<RecordBody> {
         resumed: true,
         parent: Some(CallId::new("p")),
         read_only: true,
+        notes: None,
         verdict: Verdict::EndRun { ending: Ending::Guardrail { trip: trip.clone() } },
     };
     let asked = ApprovalAsk {
@@ -376,6 +379,7 @@ fn every_record() -> Vec<RecordBody> {
             duration_ms: None,
             replaced_by: Some("hook".to_owned()),
             fatal: Some(failure.clone()),
+            notes: None,
         },
         RecordBody::CallDone {
             call: CallId::new("a"),
@@ -384,6 +388,7 @@ fn every_record() -> Vec<RecordBody> {
             duration_ms: None,
             replaced_by: None,
             fatal: None,
+            notes: None,
         },
         RecordBody::StepDone { step: 1, finish: StepFinish::from_word("odd"), usage: Some(usage) },
         RecordBody::RunCancelled { reason: AbortReason::timeout("late") },
@@ -474,11 +479,12 @@ fn every_event() -> Vec<Value> {
         json!({ "type": "tool.error", "toolCallId": "c", "toolName": "act", "error": { "name": "E", "message": "m", "code": "TOOLWRIGHT_X" }, "durationMs": 4 }),
         json!({ "type": "todo.updated", "todos": [{ "id": "1", "content": "x", "status": "in_progress" }], "counts": { "pending": 0, "in_progress": 1, "completed": 0, "total": 1 }, "toolCallId": "c" }),
         json!({ "type": "approval.requested", "approvalId": "t:1:c", "toolCallId": "c", "toolName": "act", "args": {}, "kind": "question", "question": { "text": "?" } }),
-        json!({ "type": "permission.decision", "toolCallId": "c", "toolName": "act", "decision": "allow", "rule": { "index": 0 }, "at": "rules" }),
+        json!({ "type": "permission.decision", "toolCallId": "c", "toolName": "act", "decision": "deny", "rule": { "index": 0, "reason": "r" }, "args": {}, "at": "rules", "hook": "h", "reason": "r", "mode": "plan", "shadow": [{ "index": 1, "decision": "ask" }] }),
         json!({ "type": "step.done", "step": 1, "finishReason": "odd", "usage": { "promptTokens": 1, "completionTokens": 2, "totalTokens": 3, "inputTokens": 1, "outputTokens": 2, "estimated": false } }),
         json!({ "type": "error", "error": { "name": "E", "message": "m" } }),
         json!({ "type": "run.done", "finishReason": "aborted", "text": "", "abortReason": { "name": "AbortError", "message": "m" } }),
         json!({ "type": "guardrail.tripped", "name": "g", "kind": "tool", "reason": "r", "toolName": "act" }),
+        json!({ "type": "guardrail.rewrote", "name": "g", "kind": "result", "toolName": "act", "toolCallId": "c", "reason": "r", "info": { "category": "pii" } }),
         json!({ "type": "input.queued", "id": "i", "text": "and then" }),
         json!({ "type": "input.steered", "id": "i", "text": "no", "mode": "immediate" }),
         json!({ "type": "input.applied", "id": "i", "step": 2 }),

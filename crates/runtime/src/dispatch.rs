@@ -146,8 +146,9 @@ impl Dispatch {
                 arguments: shown,
                 repairs: Vec::new(),
                 read_only: false,
+                notes: None,
                 verdict: Verdict::Refuse { failure: Arc::new(failure.clone()) },
-                settled: Some(Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None }),
+                settled: Some(Executed::of(Outcome::failed(failure))),
             };
         };
         let read_only = tool.spec().annotations.read_only();
@@ -162,6 +163,7 @@ impl Dispatch {
                     arguments: object_text(&request.written),
                     repairs: Vec::new(),
                     read_only,
+                    notes: None,
                     verdict: Verdict::Refuse { failure: Arc::new(failure) },
                     settled: Some(settled),
                 };
@@ -173,7 +175,7 @@ impl Dispatch {
         let shown = Some((Arc::clone(args.text()), Arc::from(args.sha256_hex())));
         let repairs: Vec<RepairNote> = args.repairs().to_vec();
         match passed {
-            Ok(()) => GateOutcome { arguments: shown, repairs, read_only, verdict: Verdict::Run, settled: None },
+            Ok(()) => GateOutcome { arguments: shown, repairs, read_only, notes: None, verdict: Verdict::Run, settled: None },
             Err(Stopped { mut verdict, outcome }) => {
                 if let (Verdict::Answer { output }, Some(_)) = (&mut verdict, cx.thread_id()) {
                     attachments::keep_output(&cx.parts().keep, cx.tool_name(), cx.call_id().as_str(), output).await;
@@ -187,7 +189,7 @@ impl Dispatch {
                     }
                     None => None,
                 };
-                GateOutcome { arguments: shown, repairs, read_only, verdict, settled }
+                GateOutcome { arguments: shown, repairs, read_only, notes: None, verdict, settled }
             }
         }
     }
@@ -303,7 +305,7 @@ impl Dispatch {
         let Some(tool) = self.registry.get(&request.tool) else {
             let mut failure = self.not_found(&request.tool);
             failure.tool_call_id = Some(request.call.to_string());
-            return Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
+            return Executed::of(Outcome::failed(failure));
         };
         let spec = tool.spec();
         let body = if spec.requires_sandbox { tool.sandboxed_body() } else { Some(tool.body()) };
@@ -312,7 +314,7 @@ impl Dispatch {
             Ok(args) => args,
             Err(issues) => {
                 let failure = ToolFailure::validation(spec.name.as_str(), issues);
-                return Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
+                return Executed::of(Outcome::failed(failure));
             }
         };
         let approval = request.decision.as_ref().map(|decision| Approval { note: decision.note.clone(), by: decision.by.clone() });
@@ -386,11 +388,9 @@ impl Dispatch {
             })
             .await;
         let (Verdict::Run, Some((arguments, _))) = (&gated.verdict, &gated.arguments) else {
-            return gated.settled.unwrap_or_else(|| Executed {
-                outcome: Outcome::failed(ToolFailure::not_run(&**tool, "somebody has to decide first")),
-                replaced_by: None,
-                fatal: None,
-            });
+            return gated
+                .settled
+                .unwrap_or_else(|| Executed::of(Outcome::failed(ToolFailure::not_run(&**tool, "somebody has to decide first"))));
         };
         self.execute(ExecuteRequest {
             call,
@@ -411,7 +411,7 @@ impl Dispatch {
     /// call keeps the result it had (field reports U-170). Whoever made the result, it is bounded (field reports F-47), and its
     /// images and files are kept apart from the journal.
     async fn after_hooks(&self, tool: &Tool, cx: &ToolContext, resumed: bool, outcome: Outcome) -> Executed {
-        let mut executed = Executed { outcome, replaced_by: None, fatal: None };
+        let mut executed = Executed::of(outcome);
         for hook in self.stages.of(StageKind::Hook) {
             let call = GateCall { spec: tool.spec(), cx, resumed_after_approval: resumed };
             match hook.after(&call, &executed.outcome).await {

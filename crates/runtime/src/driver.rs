@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use toolwright_core::{
     AbortReason, Action, ApprovalAsk, ApprovalId, CallId, CallItem, CallOpening, CallOrigin, CallState, Compaction, Drift, Failure,
-    Fingerprint, FinishReason, InputId, InputMode, Item, Key, Message, Misfit, OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId,
-    RunLimits, Side, Thread, ThreadId, Timestamp, ToolFailure, ToolFailureKind, Verdict,
+    Fingerprint, FinishReason, GateNotes, InputId, InputMode, Item, Key, Message, Misfit, OnInterrupt, Outcome, Record, RecordBody,
+    ResultNotes, RunCause, RunId, RunLimits, Side, Thread, ThreadId, Timestamp, ToolFailure, ToolFailureKind, Verdict,
 };
 
 use crate::model::{ModelError, ModelReply};
@@ -37,6 +37,8 @@ pub struct GateOutcome {
     pub repairs: Vec<toolwright_core::args::RepairNote>,
     /// Whether the tool says that it only reads.
     pub read_only: bool,
+    /// What its stages noted besides.
+    pub notes: Option<Box<GateNotes>>,
     /// What the gate found.
     pub verdict: Verdict,
     /// The result of a call that does not run, as post-call hooks left it.
@@ -52,6 +54,15 @@ pub struct Executed {
     pub replaced_by: Option<String>,
     /// The failure that ends the run with it.
     pub fatal: Option<Failure>,
+    /// What was noted about the result.
+    pub notes: Option<Box<ResultNotes>>,
+}
+
+impl Executed {
+    /// An end as the body left it.
+    pub fn of(outcome: Outcome) -> Self {
+        Self { outcome, replaced_by: None, fatal: None, notes: None }
+    }
 }
 
 /// Something the driver had started, or was waiting for, has come.
@@ -430,7 +441,7 @@ impl Driver {
         let message = format!("`{tool}` was interrupted: {why}; its outcome is unknown, so check before trying again");
         let mut failure = ToolFailure::new(ToolFailureKind::Execution, &**tool, &message).named("InterruptedError");
         failure.tool_call_id = Some(call.to_string());
-        let executed = Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
+        let executed = Executed::of(Outcome::failed(failure));
         self.record_done(call, executed, now)?;
         Ok(Attended::Recorded)
     }
@@ -452,6 +463,7 @@ impl Driver {
             resumed: true,
             parent: open.parent.clone(),
             read_only: false,
+            notes: None,
             verdict: Verdict::Ask(ask),
         };
         self.record(body, now)?;
@@ -645,6 +657,7 @@ impl Driver {
             resumed,
             parent: open.parent.clone(),
             read_only: outcome.read_only,
+            notes: outcome.notes,
             verdict: outcome.verdict,
         };
         self.record(body, now)?;
@@ -664,6 +677,7 @@ impl Driver {
             duration_ms,
             replaced_by: executed.replaced_by,
             fatal: executed.fatal,
+            notes: executed.notes,
         };
         self.told_to_stop.remove(&Key::Execute(call.clone()));
         self.record(body, now)

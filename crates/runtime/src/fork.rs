@@ -285,6 +285,7 @@ impl Fork {
                     duration_ms: open.started_at.map(|_| 0),
                     replaced_by: Some("fork".to_owned()),
                     fatal: None,
+                    notes: None,
                 };
                 self.add(body)?;
                 continue;

@@ -288,7 +288,7 @@ impl Shell {
             let message = format!("`{tool}` did not stop when told to; its outcome is unknown, and it may still be running");
             let mut failure = ToolFailure::new(ToolFailureKind::Execution, &*tool, &message).named("TimeoutError");
             failure.tool_call_id = Some(call.to_string());
-            let executed = Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None };
+            let executed = Executed::of(Outcome::failed(failure));
             rests = self.step(Some(Completion::Executed { call, executed: Box::new(executed) })).await?;
         }
         Ok(rests)
@@ -638,13 +638,14 @@ fn gate_panicked(call: CallId, tool: &str) -> Completion {
     let mut failure = ToolFailure::new(ToolFailureKind::Execution, tool, &format!("a check of `{tool}` panicked, so the call did not run"))
         .named("PanicError");
     failure.tool_call_id = Some(call.to_string());
-    let settled = Executed { outcome: Outcome::failed(failure.clone()), replaced_by: None, fatal: None };
+    let settled = Executed::of(Outcome::failed(failure.clone()));
     Completion::Gated {
         call,
         outcome: Box::new(crate::driver::GateOutcome {
             arguments: None,
             repairs: Vec::new(),
             read_only: false,
+            notes: None,
             verdict: toolwright_core::Verdict::Refuse { failure: Arc::new(failure) },
             settled: Some(settled),
         }),
@@ -655,7 +656,7 @@ fn execute_panicked(call: CallId, tool: &str) -> Completion {
     let mut failure =
         ToolFailure::new(ToolFailureKind::Execution, tool, &format!("`{tool}` panicked; its outcome is unknown")).named("PanicError");
     failure.tool_call_id = Some(call.to_string());
-    Completion::Executed { call, executed: Box::new(Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: None }) }
+    Completion::Executed { call, executed: Box::new(Executed::of(Outcome::failed(failure))) }
 }
 
 struct HubSnapshots {

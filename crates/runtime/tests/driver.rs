@@ -64,7 +64,7 @@ fn call(id: &str) -> Item {
 
 fn gated(call: &str, verdict: Verdict) -> Completion {
     let arguments = Some((Arc::from("{}"), Arc::from("hash")));
-    let outcome = GateOutcome { arguments, repairs: Vec::new(), read_only: false, verdict, settled: None };
+    let outcome = GateOutcome { arguments, repairs: Vec::new(), read_only: false, notes: None, verdict, settled: None };
     Completion::Gated { call: CallId::new(call), outcome: Box::new(outcome) }
 }
 
@@ -199,7 +199,7 @@ fn in_a_fork_a_body_that_had_begun_is_for_its_tool_to_say_within_the_limit_of_th
     let limits = RunLimits { tool_concurrency: Some(1), ..RunLimits::default() };
     let mut fork = Driver::new(fork_of(&journal), Arc::new(Plain), next_run("s", limits));
     assert_eq!(bodies(&fork.step(None, NOW).unwrap()), [("a", 2)]);
-    let executed = Executed { outcome: Outcome::done(ToolOutput::text("ok")), replaced_by: None, fatal: None };
+    let executed = Executed::of(Outcome::done(ToolOutput::text("ok")));
     let done = Completion::Executed { call: CallId::new("a"), executed: Box::new(executed) };
     assert_eq!(bodies(&fork.step(Some(done), NOW).unwrap()), [("b", 2)]);
 
@@ -214,6 +214,7 @@ fn in_a_fork_a_body_that_had_begun_is_for_its_tool_to_say_within_the_limit_of_th
         resumed: true,
         parent: None,
         read_only: false,
+        notes: None,
         verdict: Verdict::Ask(ask),
     };
     let last = journal.last().unwrap();
@@ -230,7 +231,7 @@ fn a_fork_that_was_cut_before_the_end_of_a_step_takes_new_input() {
     let refused = gated("a", Verdict::Answer { output: Arc::new(ToolOutput::text("by a hook")) });
     let Completion::Gated { call, mut outcome } = refused else { panic!() };
     let output = Arc::new(ToolOutput::text("by a hook"));
-    outcome.settled = Some(Executed { outcome: Outcome::Done { output }, replaced_by: None, fatal: None });
+    outcome.settled = Some(Executed::of(Outcome::Done { output }));
     journal.extend(records(&driver.step(Some(Completion::Gated { call, outcome }), NOW).unwrap()));
     let end = journal.iter().position(|record| matches!(record.body, RecordBody::StepDone { .. })).unwrap();
     let mut fork = Driver::new(fork_of(&journal[..end]), Arc::new(Plain), next_run("s", RunLimits::default()));
@@ -282,7 +283,7 @@ fn in_a_fork_with_one_slot_a_later_call_that_was_decided_goes_before_an_earlier_
     };
     assert_eq!(gates(&fork.step(Some(Completion::Posted { position: 1, item }), NOW).unwrap()), ["b"]);
     assert_eq!(bodies(&fork.step(Some(gated("b", Verdict::Run)), NOW).unwrap()), [("b", 2)]);
-    let executed = Executed { outcome: Outcome::done(ToolOutput::text("ok")), replaced_by: None, fatal: None };
+    let executed = Executed::of(Outcome::done(ToolOutput::text("ok")));
     let done = Completion::Executed { call: CallId::new("b"), executed: Box::new(executed) };
     assert_eq!(gates(&fork.step(Some(done), NOW).unwrap()), ["a"]);
 }

@@ -171,6 +171,7 @@ impl Fork {
                 duration_ms: shown.then_some(0),
                 replaced_by: Some("fork".to_owned()),
                 fatal: None,
+                notes: None,
             };
             if !self.add(body) {
                 return broken("an open call of a fork can be given its result", "it was refused".to_owned());

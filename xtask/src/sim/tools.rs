@@ -101,8 +101,15 @@ pub(super) fn hash_of(text: &str) -> Arc<str> {
 pub(super) fn gate(thread: &ThreadId, request: &GateRequest) -> GateOutcome {
     let refused = |arguments, failure: ToolFailure| {
         let failure = Arc::new(failure);
-        let settled = Executed { outcome: Outcome::Failed { failure: Arc::clone(&failure) }, replaced_by: None, fatal: None };
-        GateOutcome { arguments, repairs: Vec::new(), read_only: false, verdict: Verdict::Refuse { failure }, settled: Some(settled) }
+        let settled = Executed::of(Outcome::Failed { failure: Arc::clone(&failure) });
+        GateOutcome {
+            arguments,
+            repairs: Vec::new(),
+            read_only: false,
+            notes: None,
+            verdict: Verdict::Refuse { failure },
+            settled: Some(settled),
+        }
     };
     let Some(tool) = tool(&request.tool) else {
         return refused(None, ToolFailure::new(ToolFailureKind::NotFound, &*request.tool, "there is no such tool"));
@@ -121,11 +128,17 @@ pub(super) fn gate(thread: &ThreadId, request: &GateRequest) -> GateOutcome {
     if text.contains("deny") {
         return refused(arguments, ToolFailure::denied(tool.name, None));
     }
-    let passed =
-        |verdict, settled| GateOutcome { arguments: arguments.clone(), repairs: Vec::new(), read_only: tool.read_only, verdict, settled };
+    let passed = |verdict, settled| GateOutcome {
+        arguments: arguments.clone(),
+        repairs: Vec::new(),
+        read_only: tool.read_only,
+        notes: None,
+        verdict,
+        settled,
+    };
     if text.contains("answer") {
         let output = Arc::new(ToolOutput::text("answered by a hook"));
-        let settled = Executed { outcome: Outcome::Done { output: Arc::clone(&output) }, replaced_by: None, fatal: None };
+        let settled = Executed::of(Outcome::Done { output: Arc::clone(&output) });
         return passed(Verdict::Answer { output }, Some(settled));
     }
     if text.contains("throw") {
@@ -156,7 +169,7 @@ pub(super) fn gate(thread: &ThreadId, request: &GateRequest) -> GateOutcome {
 
 /// What a body ends with.
 pub(super) fn body(tool: &Tool, told_to_stop: bool, rng: &mut Rng) -> Executed {
-    let done = |outcome| Executed { outcome, replaced_by: None, fatal: None };
+    let done = Executed::of;
     if told_to_stop && rng.percent(60) {
         let failure = ToolFailure::new(ToolFailureKind::Execution, tool.name, "it was stopped").named("AbortError");
         return done(Outcome::failed(failure));
@@ -164,7 +177,7 @@ pub(super) fn body(tool: &Tool, told_to_stop: bool, rng: &mut Rng) -> Executed {
     if rng.percent(tool.fatal) {
         let failure = ToolFailure::new(ToolFailureKind::Execution, tool.name, "it gave up");
         let fatal = Failure { name: "Boom".to_owned(), message: "it gave up".to_owned(), code: None };
-        return Executed { outcome: Outcome::failed(failure), replaced_by: None, fatal: Some(fatal) };
+        return Executed { fatal: Some(fatal), ..Executed::of(Outcome::failed(failure)) };
     }
     if rng.percent(tool.fails) {
         let mut failure = ToolFailure::new(ToolFailureKind::Execution, tool.name, "it failed");

@@ -157,6 +157,7 @@ impl Script {
             resumed: false,
             parent: None,
             read_only: false,
+            notes: None,
             verdict,
         })
     }
@@ -200,6 +201,7 @@ impl Script {
             duration_ms: Some(1),
             replaced_by: None,
             fatal: None,
+            notes: None,
         })
     }
 

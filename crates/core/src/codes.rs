@@ -36,6 +36,8 @@ pub const CODES: &[Code] = &[
         "raise the model's output limit, or ask for less at once",
     ),
     code("TOOLWRIGHT_APPROVAL_CONFLICT", "somebody else decided first", "nothing has to be done: the first decision counts"),
+    code("TOOLWRIGHT_APPROVAL_FORBIDDEN", "who wants to decide may not", "have one of the deciders decide, or hand the decision on"),
+    code("TOOLWRIGHT_APPROVAL_INVALID", "a decision does not fit what is asked", "put right what the message names, and decide again"),
     code("TOOLWRIGHT_APPROVAL_NOT_FOUND", "no such decision is pending", "list what is pending; it may have been decided already"),
     code("TOOLWRIGHT_BUDGET_EXCEEDED", "a budget was reached", "raise the budget, or ask for less at once"),
     code("TOOLWRIGHT_CASSETTE_INVALID", "a recorded conversation is missing or does not fit the request", "record it again"),

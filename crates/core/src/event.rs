@@ -282,6 +282,9 @@ pub enum EventKind {
         tool_name: Arc<str>,
         /// The arguments as decided.
         args: Value,
+        /// Whether whoever decided changed them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        edited: bool,
     },
     /// A snapshot of a running call's result. Streamed only.
     #[serde(rename = "tool.partial", rename_all = "camelCase")]
@@ -352,7 +355,7 @@ pub enum EventKind {
         /// Why it is asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// `question` or `sign-in`; absent for a plain approval.
+        /// `question`, `sign-in`, `external` or `outcome`; absent for a plain approval.
         #[serde(default, rename = "kind", skip_serializing_if = "Option::is_none")]
         approval_kind: Option<String>,
         /// The question.
@@ -361,6 +364,56 @@ pub enum EventKind {
         /// The sign-in.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sign_in: Option<Value>,
+        /// When the question lapses.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<String>,
+        /// How many have to approve, where it is more than one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quorum: Option<u32>,
+        /// Who may decide, where not everybody may.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        deciders: Vec<String>,
+    },
+    /// One of several deciders approved; more have to.
+    #[serde(rename = "approval.voted", rename_all = "camelCase")]
+    ApprovalVoted {
+        /// The decision's id.
+        approval_id: ApprovalId,
+        /// The call.
+        tool_call_id: CallId,
+        /// Who approved.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// How many have approved.
+        votes: u32,
+    },
+    /// A decision was handed to others.
+    #[serde(rename = "approval.delegated", rename_all = "camelCase")]
+    ApprovalDelegated {
+        /// The decision's id.
+        approval_id: ApprovalId,
+        /// The call.
+        tool_call_id: CallId,
+        /// Who may decide now.
+        to: Vec<String>,
+        /// Who handed it on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// What they said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    /// Deciders were reminded that a call waits.
+    #[serde(rename = "approval.reminded", rename_all = "camelCase")]
+    ApprovalReminded {
+        /// The decision's id.
+        approval_id: ApprovalId,
+        /// The call.
+        tool_call_id: CallId,
+        /// The tool.
+        tool_name: Arc<str>,
+        /// How often, this time included.
+        times: u32,
     },
     /// What rules decided about a call.
     #[serde(rename = "permission.decision", rename_all = "camelCase")]
@@ -569,7 +622,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// The types this version reads.
-    pub const TYPES: [&'static str; 30] = [
+    pub const TYPES: [&'static str; 33] = [
         "run.start",
         "step.start",
         "text.delta",
@@ -585,6 +638,9 @@ impl EventKind {
         "tool.error",
         "todo.updated",
         "approval.requested",
+        "approval.voted",
+        "approval.delegated",
+        "approval.reminded",
         "permission.decision",
         "step.done",
         "error",
@@ -625,6 +681,9 @@ impl EventKind {
             Self::ToolError { .. } => "tool.error",
             Self::TodoUpdated { .. } => "todo.updated",
             Self::ApprovalRequested { .. } => "approval.requested",
+            Self::ApprovalVoted { .. } => "approval.voted",
+            Self::ApprovalDelegated { .. } => "approval.delegated",
+            Self::ApprovalReminded { .. } => "approval.reminded",
             Self::PermissionDecision { .. } => "permission.decision",
             Self::StepDone { .. } => "step.done",
             Self::Error { .. } => "error",

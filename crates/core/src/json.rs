@@ -119,6 +119,18 @@ pub fn is_within(value: &Value, depth: usize) -> bool {
     }
 }
 
+/// SHA-256 of a JSON text's value with the keys of its objects in order, in hexadecimal: equal for texts that differ in white space
+/// or in the order of keys (sdk-tools 11.2/4). Of a text that is no JSON, the hash of the text.
+pub fn sorted_hash(text: &str) -> String {
+    match serde_json::from_str::<Value>(text) {
+        Ok(mut value) => {
+            value.sort_all_objects();
+            crate::text::sha256_hex(value.to_string().as_bytes())
+        }
+        Err(_) => crate::text::sha256_hex(text.as_bytes()),
+    }
+}
+
 fn locate(text: &str, at: usize, problem: String) -> SyntaxError {
     let before = crate::text::cut(text, at);
     let line = before.bytes().filter(|b| *b == b'\n').count() + 1;

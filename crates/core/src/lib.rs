@@ -11,6 +11,7 @@ pub mod rank;
 pub mod schema;
 pub mod tokens;
 
+mod decision;
 mod event;
 mod failure;
 mod file;
@@ -36,6 +37,7 @@ mod transcript;
 mod usage;
 mod words;
 
+pub use decision::{ApprovalAsk, ApprovalMark, AskKind, Decision, DecisionVerdict, Remember, Remembered};
 pub use event::{CompactionError, EVENT_VERSION, ErrorBody, Event, EventKind, EventUsage, Todo, TodoCounts, TodoStatus, is_event};
 pub use failure::{ToolFailure, ToolFailureKind};
 pub use file::{AttachmentRef, BLOB_SCHEME, BlobId, BlobRef, FileChange, FileEntry, FileStorage};
@@ -50,8 +52,8 @@ pub use output::ToolOutput;
 pub use path::{FilePath, InvalidPath, sanitized_name};
 pub use project::project;
 pub use record::{
-    ApprovalAsk, CallOpening, CallOrigin, Compaction, Decision, DecisionVerdict, Ending, Folded, InputMode, Outcome, RECORD_VERSION,
-    Record, RecordBody, RunCause, RunLimits, Verdict,
+    CallOpening, CallOrigin, Compaction, Delegation, Ending, Folded, InputMode, Outcome, RECORD_VERSION, Record, RecordBody, RunCause,
+    RunLimits, Verdict,
 };
 pub use reshape::{SUMMARY_HEADER, pruned_marker};
 pub use saved::{Saved, SavedError};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::decision::ApprovalMark;
 use crate::failure::ToolFailureKind;
 use crate::ids::CallId;
 use crate::words::words;
@@ -167,9 +168,9 @@ pub struct ResultItem {
     /// The failure's kind, if the call failed (sdk-tools 7.4/1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<ToolFailureKind>,
-    /// Whether a person approved the call; "once" rules read it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub approved: bool,
+    /// The approval that let the call run; "once" rules read it (sdk-tools 11.2/6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalMark>,
 }
 
 impl ResultItem {

@@ -141,8 +141,8 @@ impl Thread {
     fn start_by_itself(&self) -> Option<RunCause> {
         let (mut decided, mut asking) = (false, false);
         for call in self.open_calls() {
-            decided |= matches!(call.state, CallState::Decided(..));
-            asking |= matches!(call.state, CallState::Asking(_));
+            decided |= matches!(call.state, CallState::Decided(..)) || call.covered;
+            asking |= matches!(call.state, CallState::Asking(_)) && !call.covered;
         }
         if decided {
             Some(RunCause::Decision)
@@ -246,7 +246,7 @@ impl Thread {
                     }
                     // Where no slot is free, it may be a later call that holds it, in a fork: that one goes first.
                 }
-                CallState::Decided(..) => {
+                CallState::Decided(..) | CallState::Asking(_) if matches!(call.state, CallState::Decided(..)) || call.covered => {
                     // What was decided needs a slot like any other.
                     if gate_free && running < limit {
                         actions.push(Action::Gate(call.id.clone()));
@@ -255,7 +255,7 @@ impl Thread {
                 }
                 CallState::Cleared => actions.push(Action::Execute { call: call.id.clone(), begun: false }),
                 CallState::Executing { .. } => actions.push(Action::Execute { call: call.id.clone(), begun: true }),
-                CallState::Asking(_) => waiting = true,
+                CallState::Decided(..) | CallState::Asking(_) => waiting = true,
                 CallState::Done => {}
             }
             if !matches!(call.state, CallState::Done) {

@@ -94,6 +94,9 @@ pub struct GateNotes {
     /// Guardrails that changed the arguments, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewrote: Vec<RewriteNote>,
+    /// Whoever decided changed the arguments.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
 }
 
 impl GateNotes {

@@ -32,6 +32,7 @@ fn args_value(arguments: Option<&Arc<str>>) -> Value {
 /// | `step.started` | `step.start` |
 /// | `model.replied` | `reasoning.*`, `text.delta`, `text.done` |
 /// | `call.gated` | `tool.start` or `tool.resume`, `guardrail.rewrote`, `permission.decision`, then `approval.requested` if it asks, `guardrail.tripped` if it ends the run |
+/// | `call.voted`, `approval.delegated`, `.reminded` | `approval.voted`, `approval.delegated`, `approval.reminded` |
 /// | `call.executing`, from the second attempt | `tool.start` anew |
 /// | `call.done` | `guardrail.rewrote`, `tool.done` or `tool.error`, then the call's own events; nothing for a call that never started |
 /// | `step.done` | `step.done` |
@@ -65,7 +66,12 @@ pub fn project(record: &Record) -> Vec<EventKind> {
             let args = args_value(arguments.as_ref());
             let mut events = Vec::with_capacity(2);
             events.push(if *resumed {
-                EventKind::ToolResume { tool_call_id: call.clone(), tool_name: Arc::clone(tool), args: args.clone() }
+                EventKind::ToolResume {
+                    tool_call_id: call.clone(),
+                    tool_name: Arc::clone(tool),
+                    args: args.clone(),
+                    edited: notes.as_ref().is_some_and(|notes| notes.edited),
+                }
             } else {
                 EventKind::ToolStart {
                     tool_call_id: call.clone(),
@@ -89,9 +95,12 @@ pub fn project(record: &Record) -> Vec<EventKind> {
                         tool_name: Arc::clone(tool),
                         args,
                         reason: ask.reason.clone(),
-                        approval_kind: detail("kind").and_then(|kind| kind.as_str().map(str::to_owned)),
+                        approval_kind: (!ask.kind.is_tool()).then(|| ask.kind.as_str().to_owned()),
                         question: detail("question"),
                         sign_in: detail("signIn"),
+                        expires_at: ask.expires_at.map(Timestamp::to_iso),
+                        quorum: Some(ask.quorum).filter(|quorum| *quorum > 1),
+                        deciders: ask.deciders.clone(),
                     });
                 }
                 Verdict::EndRun { ending } => events.extend(tripped(ending)),
@@ -133,6 +142,25 @@ pub fn project(record: &Record) -> Vec<EventKind> {
             }
             events
         }
+        RecordBody::CallVoted { approval, call, decision, votes, .. } => vec![EventKind::ApprovalVoted {
+            approval_id: approval.clone(),
+            tool_call_id: call.clone(),
+            by: decision.by.clone(),
+            votes: *votes,
+        }],
+        RecordBody::ApprovalDelegated(delegation) => vec![EventKind::ApprovalDelegated {
+            approval_id: delegation.ask.approval.clone(),
+            tool_call_id: delegation.call.clone(),
+            to: delegation.ask.deciders.clone(),
+            by: delegation.by.clone(),
+            note: delegation.note.clone(),
+        }],
+        RecordBody::ApprovalReminded { approval, call, tool, times } => vec![EventKind::ApprovalReminded {
+            approval_id: approval.clone(),
+            tool_call_id: call.clone(),
+            tool_name: Arc::clone(tool),
+            times: *times,
+        }],
         RecordBody::StepDone { step, finish, usage } => vec![EventKind::StepDone {
             step: *step,
             finish_reason: finish.clone(),

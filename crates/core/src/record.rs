@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::args::RepairNote;
+use crate::decision::{ApprovalAsk, Decision};
 use crate::failure::ToolFailure;
 use crate::fingerprint::{Drift, Fingerprint};
 use crate::finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
@@ -172,23 +173,6 @@ pub enum Verdict {
     },
 }
 
-/// What a pending decision is about.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ApprovalAsk {
-    /// The decision's id.
-    pub approval: ApprovalId,
-    /// Why it is asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// When the question lapses; a later approval counts as a refusal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-    /// Kind-specific detail: a question with options, a sign-in address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<Value>,
-}
-
 /// Why a run ends before the model is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ending", rename_all = "kebab-case")]
@@ -209,67 +193,6 @@ pub enum Ending {
         /// Which.
         trip: GuardrailTrip,
     },
-}
-
-/// What was decided about a waiting call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Decision {
-    /// Yes or no.
-    pub verdict: DecisionVerdict,
-    /// What the decider wants to say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    /// Who decided.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-}
-
-/// The decision itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum DecisionVerdict {
-    /// The call may run as it was shown.
-    Approve,
-    /// The call may run with these arguments instead: compact JSON text, read and validated like any other.
-    ApproveEdited {
-        /// The new arguments.
-        arguments: Arc<str>,
-    },
-    /// The call does not run.
-    Reject,
-}
-
-impl Decision {
-    /// The call may run as shown.
-    pub fn approve() -> Self {
-        Self { verdict: DecisionVerdict::Approve, note: None, by: None }
-    }
-
-    /// The call may run with other arguments.
-    pub fn approve_with(arguments: impl Into<Arc<str>>) -> Self {
-        Self { verdict: DecisionVerdict::ApproveEdited { arguments: arguments.into() }, note: None, by: None }
-    }
-
-    /// The call does not run.
-    pub fn reject() -> Self {
-        Self { verdict: DecisionVerdict::Reject, note: None, by: None }
-    }
-
-    /// With a note for the model.
-    #[must_use]
-    pub fn note(mut self, note: impl Into<String>) -> Self {
-        self.note = Some(note.into());
-        self
-    }
-
-    /// Who decided.
-    #[must_use]
-    pub fn by(mut self, by: impl Into<String>) -> Self {
-        self.by = Some(by.into());
-        self
-    }
 }
 
 /// How a call ended.
@@ -428,6 +351,35 @@ pub enum RecordBody {
         /// What was decided.
         decision: Decision,
     },
+    /// One of several deciders approved; more have to.
+    #[serde(rename = "call.voted", rename_all = "camelCase")]
+    CallVoted {
+        /// The decision's id.
+        approval: ApprovalId,
+        /// The call.
+        call: CallId,
+        /// The hash of the arguments it was about.
+        sha256: Arc<str>,
+        /// The approval.
+        decision: Decision,
+        /// How many have approved, this one included.
+        votes: u32,
+    },
+    /// A decision was handed to others.
+    #[serde(rename = "approval.delegated")]
+    ApprovalDelegated(Box<Delegation>),
+    /// Deciders were reminded that a call waits.
+    #[serde(rename = "approval.reminded", rename_all = "camelCase")]
+    ApprovalReminded {
+        /// The decision's id.
+        approval: ApprovalId,
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// How often, this time included.
+        times: u32,
+    },
     /// A body is about to begin; durable before it does (invariant 3).
     #[serde(rename = "call.executing", rename_all = "camelCase")]
     CallExecuting {
@@ -568,6 +520,31 @@ pub enum RecordBody {
     /// A kind this version does not know, kept whole.
     #[serde(untagged)]
     Unknown(Value),
+}
+
+/// A decision that was handed to others, with all that a list of pending decisions shows of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delegation {
+    /// The call.
+    pub call: CallId,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// The arguments that would run.
+    pub arguments: Arc<str>,
+    /// Their hash.
+    pub sha256: Arc<str>,
+    /// When the decision was asked for.
+    pub asked_at: Timestamp,
+    /// The question, with who may decide now.
+    #[serde(flatten)]
+    pub ask: ApprovalAsk,
+    /// Who handed it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// What they said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The limits of a run, fixed at its start.

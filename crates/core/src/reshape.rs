@@ -76,6 +76,8 @@ impl Thread {
                 attempt => CallState::Executing { attempt },
             };
             call.decision = None;
+            call.votes.clear();
+            call.covered = false;
         }
         if self.step.as_ref().is_some_and(|step| !step.replied) {
             // A model call that the source had not heard the end of.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
+use crate::decision::{ApprovalMark, Remembered};
 use crate::fingerprint::Fingerprint;
 use crate::finish::FinishReason;
 use crate::ids::{CallId, InputId, RunId, Seq, ThreadId};
@@ -44,8 +45,8 @@ pub(crate) struct ResultOrigin {
     pub(crate) call: CallId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider_id: Option<String>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) approved: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) approval: Option<ApprovalMark>,
 }
 
 /// Why a saved fold can't be used. The journal can: it is read from its beginning.
@@ -79,6 +80,8 @@ pub struct Saved {
     last_step: u32,
     used_ids: BTreeSet<CallId>,
     repetition: (String, u32),
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    remembered: Vec<Remembered>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -162,6 +165,7 @@ impl Thread {
             last_step: self.last_step,
             used_ids: self.used_ids.iter().cloned().collect(),
             repetition: (self.repetition.what.hash(), self.repetition.count),
+            remembered: self.remembered.clone(),
         };
         #[cfg(feature = "planted-bugs")]
         let saved = match self.planted {
@@ -259,6 +263,7 @@ impl Saved {
         thread.steps_taken = self.steps_taken;
         thread.last_step = self.last_step;
         thread.used_ids = self.used_ids.into_iter().collect::<HashSet<_>>();
+        thread.remembered = self.remembered;
         thread.repetition = Repetition { what: Turn::Hash(self.repetition.0), count: self.repetition.1 };
         Ok(thread)
     }
@@ -307,7 +312,8 @@ impl Bodies<'_> {
     }
 
     fn result(&self, origin: &ResultOrigin) -> Result<crate::message::ResultItem, SavedError> {
-        let made = |tool: &str, outcome: &Outcome| result_item(&origin.call, tool, outcome, origin.provider_id.clone(), origin.approved);
+        let made =
+            |tool: &str, outcome: &Outcome| result_item(&origin.call, tool, outcome, origin.provider_id.clone(), origin.approval.clone());
         match &self.at(origin.at)?.body {
             RecordBody::CallDone { call, tool, outcome, .. } if *call == origin.call => Ok(made(tool, outcome)),
             RecordBody::ResultReplaced { call, tool, output } if *call == origin.call => {

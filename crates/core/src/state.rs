@@ -6,12 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
+use crate::decision::{ApprovalAsk, ApprovalMark, Decision};
 use crate::failure::ToolFailureKind;
 use crate::finish::FinishReason;
 use crate::ids::{CallId, InputId, RunId, Seq, Timestamp};
 use crate::message::{CallItem, Message, Part, ResultItem};
 use crate::output::ToolOutput;
-use crate::record::{ApprovalAsk, CallOrigin, Decision, Ending, InputMode, Outcome, RunCause, RunLimits};
+use crate::record::{CallOrigin, Ending, InputMode, Outcome, RunCause, RunLimits};
 use crate::usage::Usage;
 
 /// Where a call stands.
@@ -66,6 +67,12 @@ pub struct Call {
     pub asked: u32,
     /// The decision that let it run, once there was one.
     pub decision: Option<Decision>,
+    /// Approvals of a decision that several people make, in the order they came.
+    pub votes: Vec<Decision>,
+    /// How often deciders were reminded.
+    pub reminded: u32,
+    /// It waits, but an approval of another call may answer for it: it comes before the gate again.
+    pub covered: bool,
     pub(crate) result: Option<(Seq, Outcome)>,
 }
 
@@ -81,6 +88,14 @@ impl Call {
             CallState::Asking(ask) => Some(ask),
             _ => None,
         }
+    }
+
+    /// The mark of the approval that let it run.
+    pub(crate) fn approval_mark(&self) -> Option<ApprovalMark> {
+        let decision = self.decision.as_ref().filter(|decision| decision.approves())?;
+        let arguments = self.gated.as_ref().map_or(&self.written, |gated| &gated.text);
+        let args = crate::json::sorted_hash(arguments).into();
+        Some(ApprovalMark { args, automatic: decision.automatic, remember: decision.remember.clone() })
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -243,7 +258,13 @@ pub struct QueuedInput {
 }
 
 /// The result of a call, as it stands in the transcript.
-pub(crate) fn result_item(call: &CallId, tool: &str, outcome: &Outcome, provider_id: Option<String>, approved: bool) -> ResultItem {
+pub(crate) fn result_item(
+    call: &CallId,
+    tool: &str,
+    outcome: &Outcome,
+    provider_id: Option<String>,
+    approval: Option<ApprovalMark>,
+) -> ResultItem {
     let (parts, failed): (Vec<Part>, Option<ToolFailureKind>) = match outcome {
         Outcome::Done { output } => (parts_of(output), None),
         Outcome::Failed { failure } => {
@@ -251,7 +272,7 @@ pub(crate) fn result_item(call: &CallId, tool: &str, outcome: &Outcome, provider
             (vec![Part::Json { value }], Some(failure.kind.clone()))
         }
     };
-    ResultItem { call_id: call.clone(), provider_id, tool_name: tool.to_owned(), parts, failed, approved }
+    ResultItem { call_id: call.clone(), provider_id, tool_name: tool.to_owned(), parts, failed, approval }
 }
 
 /// What a model reads of an output: `null` if there is nothing.

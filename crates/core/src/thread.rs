@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Map;
 
+use crate::decision::{ApprovalAsk, Decision, DecisionVerdict, Remember, Remembered};
 use crate::fingerprint::Fingerprint;
 use crate::finish::{AbortReason, FinishReason};
 use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::message::{Author, CallItem, Item, Message};
-use crate::record::{ApprovalAsk, CallOpening, CallOrigin, Ending, Outcome, Record, RecordBody, RunCause, Verdict};
+use crate::record::{CallOpening, CallOrigin, Ending, Outcome, Record, RecordBody, RunCause, Verdict};
 use crate::saved::{Origin, ResultOrigin};
 use crate::state::{
     Call, CallState, Ended, GatedArgs, LastRun, Measured, OpenStep, QueuedInput, Repetition, Run, Turn, result_item, without_call_id,
@@ -66,6 +67,8 @@ pub struct Thread {
     pub(crate) calls: HashMap<CallId, Call>,
     pub(crate) used_ids: HashSet<CallId>,
     pub(crate) repetition: Repetition,
+    /// Approvals that stand for later calls.
+    pub(crate) remembered: Vec<Remembered>,
     pub(crate) blocked_by: Option<String>,
     #[cfg(feature = "planted-bugs")]
     completion_order: Option<Vec<CallId>>,
@@ -351,17 +354,33 @@ impl Thread {
                 }
             }
             RecordBody::CallDecided { approval, call, sha256, decision } => {
-                let call = self.calls.get_mut(call).ok_or("no such call is open")?;
-                let CallState::Asking(ask) = &call.state else {
-                    return Err("the call waits for no decision".to_owned());
-                };
-                if ask.approval != *approval {
-                    return Err(format!("the call waits for the decision {}", ask.approval));
+                let open = self.awaiting(call, approval, sha256)?;
+                let CallState::Asking(ask) = &open.state else { return Err("the call waits for no decision".to_owned()) };
+                let ask = ask.clone();
+                open.state = CallState::Decided(ask.clone(), decision.clone());
+                let call = call.clone();
+                self.approved(&call, &ask, decision);
+            }
+            RecordBody::CallVoted { approval, call, sha256, decision, votes } => {
+                let open = self.awaiting(call, approval, sha256)?;
+                if !decision.approves() || open.votes.iter().any(|vote| vote.by == decision.by) {
+                    return Err("it is no further approval".to_owned());
                 }
-                if call.gated.as_ref().is_none_or(|gated| gated.sha256 != *sha256) {
-                    return Err("the decision was about other arguments".to_owned());
+                if *votes as usize != open.votes.len() + 1 {
+                    return Err(format!("it is approval {}, not {votes}", open.votes.len() + 1));
                 }
-                call.state = CallState::Decided(ask.clone(), decision.clone());
+                open.votes.push(decision.clone());
+            }
+            RecordBody::ApprovalDelegated(delegation) => {
+                let open = self.awaiting(&delegation.call, &delegation.ask.approval, &delegation.sha256)?;
+                open.state = CallState::Asking(delegation.ask.clone());
+            }
+            RecordBody::ApprovalReminded { approval, call, times, .. } => {
+                let open = self.calls.get_mut(call).ok_or("no such call is open")?;
+                if open.asking().is_none_or(|ask| ask.approval != *approval) {
+                    return Err("the call does not wait for this decision".to_owned());
+                }
+                open.reminded = *times;
             }
             RecordBody::CallExecuting { call, tool, attempt, .. } => {
                 let open = self.calls.get_mut(call).ok_or("no such call is open")?;
@@ -440,7 +459,13 @@ impl Thread {
             RecordBody::ContextCompacted(compaction) => self.compact(record.seq, compaction)?,
             RecordBody::AgentDrifted(_) => {}
             RecordBody::ThreadForked { .. } => self.become_fork(),
-            RecordBody::TranscriptReplaced { messages, .. } => self.replace_transcript(record.seq, messages)?,
+            RecordBody::TranscriptReplaced { messages, cleared } => {
+                self.replace_transcript(record.seq, messages)?;
+                if cleared.is_some() {
+                    // What was approved is forgotten with what was said (sdk-tools 11.2/6).
+                    self.remembered.clear();
+                }
+            }
             RecordBody::ResultReplaced { call, output, .. } => self.replace_result(record.seq, call, output)?,
             RecordBody::Unknown(fields) => {
                 let kind = fields.get("kind").and_then(serde_json::Value::as_str).unwrap_or("without a kind");
@@ -484,6 +509,9 @@ impl Thread {
                 attempts: 0,
                 asked: 0,
                 decision: None,
+                votes: Vec::new(),
+                reminded: 0,
+                covered: false,
                 result: None,
             },
         );
@@ -545,6 +573,7 @@ impl Thread {
         let decision = match &open.state {
             CallState::Opened => None,
             CallState::Decided(_, decision) => Some(decision.clone()),
+            CallState::Asking(_) if open.covered => None,
             // Asked again after an interruption: the body may have run, a person decides.
             CallState::Executing { .. } if matches!(verdict, Verdict::Ask(_)) => None,
             _ => return Err("the call does not stand before the gate".to_owned()),
@@ -560,21 +589,23 @@ impl Thread {
             open.gated = Some(GatedArgs { text: Arc::clone(text), sha256: Arc::clone(sha256) });
         }
         open.started_at.get_or_insert(at);
+        open.covered = false;
+        // An approval counts also where a result from outside comes after it.
+        let is_result = |decision: &Decision| matches!(decision.verdict, DecisionVerdict::Complete { .. } | DecisionVerdict::Fail { .. });
+        if let Some(decision) = decision.filter(|decision| open.decision.is_none() || !is_result(decision)) {
+            open.decision = Some(decision);
+        }
         match verdict {
-            Verdict::Run => {
-                open.decision = decision;
-                open.state = CallState::Cleared;
-            }
+            Verdict::Run => open.state = CallState::Cleared,
             Verdict::Ask(ask) => {
                 open.asked += 1;
                 open.asked_at = Some(at);
+                open.votes.clear();
+                open.reminded = 0;
                 open.state = CallState::Asking(ask.clone());
             }
             // The result follows in a record of its own, directly after this one. Until then nothing lets the body begin.
-            Verdict::Refuse { .. } | Verdict::Answer { .. } => {
-                open.decision = decision;
-                open.state = CallState::Opened;
-            }
+            Verdict::Refuse { .. } | Verdict::Answer { .. } => open.state = CallState::Opened,
             Verdict::EndRun { ending } => {
                 open.state = CallState::Cleared;
                 return Ok(Some(ending.clone()));
@@ -638,10 +669,9 @@ impl Thread {
                 continue;
             }
             let provider_id = call.item.as_ref().and_then(|item| item.provider_id.clone());
-            let approved =
-                call.decision.as_ref().is_some_and(|decision| !matches!(decision.verdict, crate::record::DecisionVerdict::Reject));
-            items.push(Item::ToolResult(result_item(&call.id, &call.tool, &outcome, provider_id.clone(), approved)));
-            origins.push(ResultOrigin { at: seq, call: call.id, provider_id, approved });
+            let approval = call.approval_mark();
+            items.push(Item::ToolResult(result_item(&call.id, &call.tool, &outcome, provider_id.clone(), approval.clone())));
+            origins.push(ResultOrigin { at: seq, call: call.id, provider_id, approval });
             let arguments = call.gated.map_or(call.written, |gated| gated.text);
             turn.push((call.tool, arguments, without_call_id(outcome)));
         }
@@ -664,10 +694,68 @@ fn kind_of(body: &RecordBody) -> String {
         .unwrap_or_default()
 }
 
-/// What a record says the decided call of `approval` may still learn: whether it waits.
 impl Thread {
     /// The call that waits for `approval`.
     pub fn waiting_for(&self, approval: &ApprovalId) -> Option<&Call> {
         self.open_calls().find(|call| call.asking().is_some_and(|ask| ask.approval == *approval))
+    }
+
+    /// Approvals that stand for later calls of `tool`, because who decided said so.
+    pub fn remembered<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a Remembered> {
+        self.remembered.iter().filter(move |known| *known.tool == *tool)
+    }
+
+    /// All approvals that stand for later calls of the thread.
+    pub fn remembers(&self) -> &[Remembered] {
+        &self.remembered
+    }
+
+    /// Approvals by people of calls of the open turn: what `once` reads besides the transcript (sdk-tools 11.2/7).
+    pub fn approved_in_turn(&self, tool: &str) -> Vec<Arc<str>> {
+        let approved = self.open_calls().filter(|call| *call.tool == *tool).filter_map(Call::approval_mark);
+        approved.filter(|mark| !mark.automatic || mark.remember.is_some()).map(|mark| mark.args).collect()
+    }
+
+    /// The open call that waits for this decision, about these arguments.
+    fn awaiting(&mut self, call: &CallId, approval: &ApprovalId, sha256: &str) -> Result<&mut Call, String> {
+        let open = self.calls.get_mut(call).ok_or("no such call is open")?;
+        let Some(ask) = open.asking() else { return Err("the call waits for no decision".to_owned()) };
+        if ask.approval != *approval {
+            return Err(format!("the call waits for the decision {}", ask.approval));
+        }
+        if open.gated.as_ref().is_none_or(|gated| *gated.sha256 != *sha256) {
+            return Err("the decision was about other arguments".to_owned());
+        }
+        Ok(open)
+    }
+
+    /// A decision that stands for other calls too brings those of the turn that wait before the gate again (sdk-tools 11.2/7).
+    fn approved(&mut self, decided: &CallId, ask: &ApprovalAsk, decision: &Decision) {
+        if !decision.approves() || !ask.kind.can_be_remembered() {
+            return;
+        }
+        let Some(call) = self.calls.get(decided) else { return };
+        let tool = Arc::clone(&call.tool);
+        let shown = call.gated.as_ref().map_or(&call.written, |gated| &gated.text);
+        let arguments = decision.edited().unwrap_or(shown);
+        let once = ask.once.clone().filter(|_| !decision.automatic);
+        if decision.remember.is_none() && once.is_none() {
+            return;
+        }
+        let args: Arc<str> = crate::json::sorted_hash(arguments).into();
+        let stands = |per: Remember| Remembered { tool: Arc::clone(&tool), per, args: Arc::clone(&args), by: decision.by.clone() };
+        let covers: Vec<Remembered> = decision.remember.clone().into_iter().chain(once).map(stands).collect();
+        if let Some(per) = &decision.remember {
+            let stands = stands(per.clone());
+            if !self.remembered.contains(&stands) {
+                self.remembered.push(stands);
+            }
+        }
+        for call in self.calls.values_mut().filter(|call| call.id != *decided) {
+            let waits = call.asking().is_some_and(|other| other.kind.can_be_remembered());
+            let Some(gated) = call.gated.as_ref().filter(|_| waits) else { continue };
+            let args = crate::json::sorted_hash(&gated.text);
+            call.covered |= covers.iter().any(|stands| stands.covers(&call.tool, &args));
+        }
     }
 }

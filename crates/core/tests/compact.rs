@@ -30,7 +30,7 @@ fn result(id: &str, parts: Vec<Part>) -> Item {
         tool_name: "search".to_owned(),
         parts,
         failed: None,
-        approved: false,
+        approval: None,
     })
 }
 

@@ -127,7 +127,7 @@ impl Journal {
 
     fn ask(&self, call: &CallId) -> Verdict {
         let approval = ApprovalId::new(format!("t:{}:{call}", self.count));
-        Verdict::Ask(ApprovalAsk { approval, reason: None, expires_at: None, detail: None })
+        Verdict::Ask(ApprovalAsk::new(approval))
     }
 
     fn started(&self, cause: &RunCause, choice: u8) -> RecordBody {

@@ -85,7 +85,7 @@ impl Journal {
 
     fn asks(&mut self, call: &str) {
         let approval = ApprovalId::new(format!("ask-{call}"));
-        self.gated(call, Verdict::Ask(ApprovalAsk { approval, reason: None, expires_at: None, detail: None }));
+        self.gated(call, Verdict::Ask(ApprovalAsk::new(approval)));
     }
 
     fn begins(&mut self, call: &str) {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use toolwright_core::args::RepairNote;
 use toolwright_core::{
-    AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, Author, CallId, CallItem, CallOpening, CallOrigin, Compaction, Decision,
-    Drift, Ending, Event, EventKind, Failure, Fingerprint, FinishReason, Folded, GuardrailTrip, InputId, InputMode, Item, Message, Outcome,
-    Part, Record, RecordBody, RunCause, RunId, RunLimits, Seq, StepFinish, Thread, ThreadId, Timestamp, ToolFailure, ToolOutput, Usage,
-    Verdict, is_event,
+    AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, AskKind, Author, CallId, CallItem, CallOpening, CallOrigin, Compaction,
+    Decision, Delegation, Drift, Ending, Event, EventKind, Failure, Fingerprint, FinishReason, Folded, GuardrailTrip, InputId, InputMode,
+    Item, Message, Outcome, Part, Record, RecordBody, Remember, RunCause, RunId, RunLimits, Seq, StepFinish, Thread, ThreadId, Timestamp,
+    ToolFailure, ToolOutput, Usage, Verdict, is_event,
 };
 
 fn id() -> ThreadId {
@@ -85,7 +85,7 @@ fn gated(call: &str, verdict: Verdict) -> RecordBody {
 }
 
 fn ask(call: &str) -> Verdict {
-    Verdict::Ask(ApprovalAsk { approval: ApprovalId::of(&id(), &CallId::new(call), 1), reason: None, expires_at: None, detail: None })
+    Verdict::Ask(ApprovalAsk::new(ApprovalId::of(&id(), &CallId::new(call), 1)))
 }
 
 fn executing(call: &str, attempt: u32) -> RecordBody {
@@ -290,10 +290,15 @@ fn every_record() -> Vec<RecordBody> {
         verdict: Verdict::EndRun { ending: Ending::Guardrail { trip: trip.clone() } },
     };
     let asked = ApprovalAsk {
-        approval: ApprovalId::new("t:1:a"),
+        kind: AskKind::Question,
         reason: Some("why".to_owned()),
         expires_at: Some(Timestamp(5)),
-        detail: Some(json!({ "kind": "question" })),
+        detail: Some(json!({ "question": { "text": "?" } })),
+        quorum: 2,
+        deciders: vec!["ada".to_owned(), "grace".to_owned()],
+        once: Some(Remember::Arguments),
+        remind_every_ms: Some(60_000),
+        ..ApprovalAsk::new(ApprovalId::new("t:1:a"))
     };
     let message = Message {
         author: Author::SideA,
@@ -358,7 +363,7 @@ fn every_record() -> Vec<RecordBody> {
             ..opening("a")
         }),
         gated("a", Verdict::Run),
-        gated("a", Verdict::Ask(asked)),
+        gated("a", Verdict::Ask(asked.clone())),
         gated("a", Verdict::Refuse { failure: Arc::new(ToolFailure::denied("act", Some("night".to_owned()))) }),
         gated("a", Verdict::Answer { output: Arc::new(output.clone()) }),
         repaired,
@@ -369,6 +374,30 @@ fn every_record() -> Vec<RecordBody> {
             sha256: "abc".into(),
             decision: Decision::approve_with(r#"{"n":2}"#).note("ok").by("ada"),
         },
+        RecordBody::CallDecided {
+            approval: ApprovalId::new("t:1:a"),
+            call: CallId::new("a"),
+            sha256: "abc".into(),
+            decision: Decision { at: Some(Timestamp(6)), ..Decision::complete(output.clone()).always().automatic() },
+        },
+        RecordBody::CallVoted {
+            approval: ApprovalId::new("t:1:a"),
+            call: CallId::new("a"),
+            sha256: "abc".into(),
+            decision: Decision::approve().by("ada"),
+            votes: 1,
+        },
+        RecordBody::ApprovalDelegated(Box::new(Delegation {
+            call: CallId::new("a"),
+            tool: "act".into(),
+            arguments: "{}".into(),
+            sha256: "abc".into(),
+            asked_at: Timestamp(4),
+            ask: asked.clone(),
+            by: Some("ada".to_owned()),
+            note: Some("away".to_owned()),
+        })),
+        RecordBody::ApprovalReminded { approval: ApprovalId::new("t:1:a"), call: CallId::new("a"), tool: "act".into(), times: 2 },
         executing("a", 1),
         RecordBody::CallExecuting { call: CallId::new("a"), tool: "act".into(), attempt: 2, arguments: Some("{}".into()) },
         done("a"),
@@ -478,7 +507,10 @@ fn every_event() -> Vec<Value> {
         json!({ "type": "tool.done", "toolCallId": "c", "toolName": "act", "result": null, "durationMs": 4, "replacedByHook": "h" }),
         json!({ "type": "tool.error", "toolCallId": "c", "toolName": "act", "error": { "name": "E", "message": "m", "code": "TOOLWRIGHT_X" }, "durationMs": 4 }),
         json!({ "type": "todo.updated", "todos": [{ "id": "1", "content": "x", "status": "in_progress" }], "counts": { "pending": 0, "in_progress": 1, "completed": 0, "total": 1 }, "toolCallId": "c" }),
-        json!({ "type": "approval.requested", "approvalId": "t:1:c", "toolCallId": "c", "toolName": "act", "args": {}, "kind": "question", "question": { "text": "?" } }),
+        json!({ "type": "approval.requested", "approvalId": "t:1:c", "toolCallId": "c", "toolName": "act", "args": {}, "kind": "question", "question": { "text": "?" }, "expiresAt": "2026-01-01T00:00:00.000Z", "quorum": 2, "deciders": ["ada"] }),
+        json!({ "type": "approval.voted", "approvalId": "t:1:c", "toolCallId": "c", "by": "ada", "votes": 1 }),
+        json!({ "type": "approval.delegated", "approvalId": "t:1:c", "toolCallId": "c", "to": ["grace"], "by": "ada", "note": "away" }),
+        json!({ "type": "approval.reminded", "approvalId": "t:1:c", "toolCallId": "c", "toolName": "act", "times": 2 }),
         json!({ "type": "permission.decision", "toolCallId": "c", "toolName": "act", "decision": "deny", "rule": { "index": 0, "reason": "r" }, "args": {}, "at": "rules", "hook": "h", "reason": "r", "mode": "plan", "shadow": [{ "index": 1, "decision": "ask" }] }),
         json!({ "type": "step.done", "step": 1, "finishReason": "odd", "usage": { "promptTokens": 1, "completionTokens": 2, "totalTokens": 3, "inputTokens": 1, "outputTokens": 2, "estimated": false } }),
         json!({ "type": "error", "error": { "name": "E", "message": "m" } }),

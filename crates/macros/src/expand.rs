@@ -331,6 +331,7 @@ fn steps(options: &Options, support: &Path) -> Vec<TokenStream> {
     }
     match &options.approval {
         Some(Approval::Always) => steps.push(quote!(__builder.needs_approval())),
+        Some(Approval::Once(per)) => steps.push(quote!(__builder.approval(#support::NeedsApproval::#per()))),
         Some(Approval::By(policy)) => steps.push(quote_spanned!(policy.span()=> #support::needs_approval_by(__builder, #policy))),
         None => {}
     }

@@ -59,6 +59,7 @@ use proc_macro::TokenStream;
 /// | `description = "..."` | instead of the doc comment |
 /// | `read_only`, `destructive`, `idempotent`, `open_world` | behaviour hints; `= false` says no |
 /// | `needs_approval` | every call has to be approved |
+/// | `needs_approval(once)`, `needs_approval(once_per_arguments)` | calls have to be approved until one was, in this thread |
 /// | `needs_approval = path` | calls for which that function says so; its parameters are extractors, `Args<T>` among them; it returns `bool`, `ApprovalOutcome`, or a `Result` of one |
 /// | `on_interrupt = rerun`, `ask` or `fail` | what happens to a call that had begun when the process died |
 /// | `defer_loading` | kept out of the list until a search finds it |

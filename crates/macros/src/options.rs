@@ -37,6 +37,8 @@ const KNOWN: &[&str] = &[
 /// When calls need approval.
 pub(crate) enum Approval {
     Always,
+    /// `NeedsApproval::once()` or `once_per_arguments()`.
+    Once(Ident),
     By(Expr),
 }
 
@@ -134,7 +136,13 @@ impl Options {
             "idempotent" => self.idempotent = Some(yes_or_no(word, input)?),
             "open_world" => self.open_world = Some(yes_or_no(word, input)?),
             "needs_approval" => {
-                self.approval = Some(if input.peek(Token![=]) { Approval::By(function(word, input)?) } else { Approval::Always });
+                self.approval = Some(if input.peek(syn::token::Paren) {
+                    Approval::Once(once(input)?)
+                } else if input.peek(Token![=]) {
+                    Approval::By(function(word, input)?)
+                } else {
+                    Approval::Always
+                });
             }
             "requires_sandbox" => {
                 self.sandbox = Some(if input.peek(Token![=]) { Sandbox::With(function(word, input)?) } else { Sandbox::Needed });
@@ -337,4 +345,15 @@ mod tests {
             assert_eq!(milliseconds(bad), None, "{bad}");
         }
     }
+}
+
+/// What stands in `needs_approval(..)`.
+fn once(input: ParseStream<'_>) -> syn::Result<Ident> {
+    let inner;
+    syn::parenthesized!(inner in input);
+    let word: Ident = inner.parse()?;
+    if (word == "once" || word == "once_per_arguments") && inner.is_empty() {
+        return Ok(word);
+    }
+    Err(syn::Error::new(word.span(), "write `needs_approval(once)` or `needs_approval(once_per_arguments)`"))
 }

@@ -12,7 +12,7 @@ use toolwright_core::{
 };
 use toolwright_tool::{EnvSource, Identity, KeepLimits, Need, StateMap, Tool, Tree};
 
-use crate::approvals::Approvals;
+use crate::approvals::Approving;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::{Around, Compaction, Configured};
 use crate::dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, Dispatch, GRACE};
@@ -84,6 +84,7 @@ pub(crate) struct AgentInner {
     pub(crate) trees: PerThread<Tree>,
     pub(crate) keep_limits: KeepLimits,
     pub(crate) compaction: Option<Configured>,
+    pub(crate) approving: Approving,
     /// Whether it was said that the model's window is not known.
     pub(crate) window_warned: AtomicBool,
 }
@@ -179,11 +180,6 @@ impl<R> Agent<R> {
         ThreadHandle::new(Arc::clone(&self.inner), Ok(crate::random::thread_id()))
     }
 
-    /// Decisions that somebody has to make, on any of the store's threads.
-    pub fn approvals(&self) -> Approvals {
-        Approvals::new(Arc::clone(&self.inner))
-    }
-
     /// The threads of the store.
     pub fn threads(&self) -> Threads {
         Threads::new(Arc::clone(&self.inner))
@@ -228,6 +224,7 @@ pub struct AgentBuilder<R = NoResolvers> {
     clock: Arc<dyn Clock>,
     model_timeout: Duration,
     compaction: Option<Compaction>,
+    pub(crate) approving: Approving,
     errors: Vec<AgentError>,
     installed: PhantomData<fn() -> R>,
 }
@@ -305,6 +302,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             clock: Arc::new(SystemClock),
             model_timeout: DEFAULT_MODEL_TIMEOUT,
             compaction: None,
+            approving: Approving::default(),
             errors: Vec::new(),
             installed: PhantomData,
         }
@@ -532,6 +530,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             timeout: self.timeout,
             grace: self.grace,
             result_limit: self.result_limit,
+            approval_ttl: self.approving.ttl,
         };
         let fingerprint = Fingerprint::of(&model.info().model, &tools, &self.instructions);
         let inner = AgentInner {
@@ -554,6 +553,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             turns: PerThread::default(),
             trees: PerThread::default(),
             keep_limits: self.keep_limits,
+            approving: self.approving,
         };
         Ok(Agent { inner: Arc::new(inner), resolvers: PhantomData })
     }

@@ -14,13 +14,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::args::{Arguments, Repair, RepairNote};
 use toolwright_core::{
-    ApprovalAsk, ApprovalId, ArgsState, CallId, Decision, DecisionVerdict, Ending, Failure, Issue, Outcome, Part, RunId, ThreadId,
-    ToolFailure, ToolFailureKind, ToolOutput, Transcript, Verdict,
+    ApprovalAsk, ArgsState, CallId, Decision, DecisionVerdict, Ending, Failure, GateNotes, Issue, Outcome, Part, Remembered, RunId,
+    ThreadId, Timestamp, ToolFailure, ToolFailureKind, ToolOutput, Transcript, Verdict,
 };
 use toolwright_tool::{
-    Approval, ApprovalOutcome, ContextParts, EnvSource, Identity, MemoryKeep, NeedsApproval, Running, Snapshots, StateMap, Tool,
+    Approval, ApprovalOutcome, ApprovalRequest, ContextParts, EnvSource, Identity, MemoryKeep, Running, Snapshots, StateMap, Tool,
     ToolContext, ToolError,
 };
+
+mod asking;
 
 use crate::attachments;
 use crate::driver::{Executed, GateOutcome};
@@ -46,6 +48,8 @@ pub(crate) struct Dispatch {
     pub(crate) timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) result_limit: usize,
+    /// How long a question stands where nobody says.
+    pub(crate) approval_ttl: Option<Duration>,
 }
 
 /// What is the same for every call of a run.
@@ -71,6 +75,12 @@ pub(crate) struct GateRequest {
     pub(crate) decided: Option<(ApprovalAsk, Decision, Arc<str>)>,
     /// How often a decision was asked for.
     pub(crate) asked: u32,
+    /// Approvals of this tool that stand for later calls.
+    pub(crate) remembered: Vec<Remembered>,
+    /// Hashes of the arguments that people approved in this turn, of this tool.
+    pub(crate) approved_in_turn: Vec<Arc<str>>,
+    /// When the call came before the gate.
+    pub(crate) now: Timestamp,
     /// Bodies of this tool begun in this run.
     pub(crate) calls_in_run: u32,
     /// The transcript before the calling turn.
@@ -85,6 +95,8 @@ pub(crate) struct ExecuteRequest {
     pub(crate) arguments: Arc<str>,
     pub(crate) attempt: u32,
     pub(crate) decision: Option<Decision>,
+    /// Who approved besides, where several had to.
+    pub(crate) approved_by: Vec<String>,
     /// How often this tool asked for another try in this run.
     pub(crate) retries_in_run: u32,
     pub(crate) messages: Transcript,
@@ -174,8 +186,10 @@ impl Dispatch {
         let args = cx.args();
         let shown = Some((Arc::clone(args.text()), Arc::from(args.sha256_hex())));
         let repairs: Vec<RepairNote> = args.repairs().to_vec();
+        let edited = request.decided.as_ref().is_some_and(|(_, decision, _)| decision.edited().is_some());
+        let notes = GateNotes { edited, ..GateNotes::default() }.some();
         match passed {
-            Ok(()) => GateOutcome { arguments: shown, repairs, read_only, notes: None, verdict: Verdict::Run, settled: None },
+            Ok(()) => GateOutcome { arguments: shown, repairs, read_only, notes, verdict: Verdict::Run, settled: None },
             Err(Stopped { mut verdict, outcome }) => {
                 if let (Verdict::Answer { output }, Some(_)) = (&mut verdict, cx.thread_id()) {
                     attachments::keep_output(&cx.parts().keep, cx.tool_name(), cx.call_id().as_str(), output).await;
@@ -189,7 +203,7 @@ impl Dispatch {
                     }
                     None => None,
                 };
-                GateOutcome { arguments: shown, repairs, read_only, notes: None, verdict, settled }
+                GateOutcome { arguments: shown, repairs, read_only, notes, verdict, settled }
             }
         }
     }
@@ -221,16 +235,16 @@ impl Dispatch {
         }
 
         // Permission rules: the first that decides wins.
-        let mut ask: Option<Option<String>> = None;
+        let mut ask: Option<ApprovalRequest> = None;
         let mut rule_decided = false;
         for rule in self.stages.of(StageKind::Rule) {
             let checked = rule.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await;
             match checked.map_err(|error| Stopped::refused(error.to_failure(name)))? {
                 Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
                 Check::Allow => rule_decided = true,
-                Check::Ask(reason) => {
+                Check::Ask(request) => {
                     rule_decided = true;
-                    ask = Some(reason);
+                    ask = Some(*request);
                 }
                 _ => {}
             }
@@ -254,11 +268,22 @@ impl Dispatch {
         // The tool's own say: its refusal counts whatever a rule allowed; its ask only where no rule decided.
         match self.own_say(tool, cx).await.map_err(|error| Stopped::refused(error.to_failure(name)))? {
             ApprovalOutcome::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
-            ApprovalOutcome::Ask if !rule_decided => ask = Some(None),
+            ApprovalOutcome::Ask if !rule_decided => ask = Some(ApprovalRequest::new()),
+            ApprovalOutcome::AskFor(own) if !rule_decided => ask = Some(*own),
+            // A rule's ask replaces the tool's own, but what is asked for stays: an answer is still needed.
+            ApprovalOutcome::AskFor(own) if !own.kind.is_tool() => {
+                ask = ask.map(|rule| ApprovalRequest { kind: own.kind, detail: own.detail, ..rule });
+            }
             _ => {}
         }
         if let Some(reason) = request.ask.as_ref().filter(|_| !rule_decided && !spec.annotations.read_only()) {
-            ask.get_or_insert(Some(reason.clone()));
+            ask.get_or_insert_with(|| ApprovalRequest::new().reason(reason.clone()));
+        }
+
+        if let Some(asks) = ask.as_ref().filter(|_| request.decided.is_none())
+            && Self::is_remembered(request, cx, asks)
+        {
+            ask = None;
         }
 
         // The mode, last: it may refuse or skip a pause, never un-deny.
@@ -267,37 +292,11 @@ impl Dispatch {
             match checked.map_err(|error| Stopped::threw(mode.name(), &error))? {
                 Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
                 Check::Allow => ask = None,
-                Check::Ask(reason) => ask = Some(reason),
+                Check::Ask(request) => ask = Some(*request),
                 _ => {}
             }
         }
-
-        match (&request.decided, ask) {
-            // Decided: an ask counts as answered.
-            (Some((_, decision, _)), _) => match decision.verdict {
-                DecisionVerdict::Reject => Err(Stopped::refused(ToolFailure::rejected(name, decision.note.clone()))),
-                _ => Ok(()),
-            },
-            (None, Some(reason)) => {
-                let Some(thread) = &request.run.thread else {
-                    return Err(Stopped::refused(ToolFailure::denied(name, Some("nobody can be asked outside a thread".to_owned()))));
-                };
-                let approval = ApprovalId::of(thread, &request.call, request.asked + 1);
-                Err(Stopped { verdict: Verdict::Ask(ApprovalAsk { approval, reason, expires_at: None, detail: None }), outcome: None })
-            }
-            (None, None) => Ok(()),
-        }
-    }
-
-    async fn own_say(&self, tool: &Tool, cx: &ToolContext) -> Result<ApprovalOutcome, ToolError> {
-        match tool.needs_approval() {
-            NeedsApproval::Never => Ok(ApprovalOutcome::Run),
-            NeedsApproval::Always => Ok(ApprovalOutcome::Ask),
-            NeedsApproval::Policy(policy) => {
-                let asked = AssertUnwindSafe(async { policy(cx.clone()).await }).catch_unwind().await;
-                asked.unwrap_or_else(|panic| Err(panicked(&*panic)))
-            }
-        }
+        self.settle(tool, request, ask)
     }
 
     /// Runs a cleared call's body to its one result: deadline, cancellation, snapshots, post-call hooks, bounded size.
@@ -317,7 +316,7 @@ impl Dispatch {
                 return Executed::of(Outcome::failed(failure));
             }
         };
-        let approval = request.decision.as_ref().map(|decision| Approval { note: decision.note.clone(), by: decision.by.clone() });
+        let approval = request.decision.as_ref().map(|decision| approval_of(decision, request.approved_by));
         let cx = ToolContext::new(ContextParts {
             call_id: request.call.clone(),
             tool: spec.name.to_shared(),
@@ -382,6 +381,9 @@ impl Dispatch {
                 ask: None,
                 decided: None,
                 asked: 0,
+                remembered: Vec::new(),
+                approved_in_turn: Vec::new(),
+                now: Timestamp::default(),
                 calls_in_run: 0,
                 messages: Transcript::new(),
                 run: run.clone(),
@@ -398,6 +400,7 @@ impl Dispatch {
             arguments: Arc::clone(arguments),
             attempt: 1,
             decision: None,
+            approved_by: Vec::new(),
             retries_in_run: 0,
             messages: Transcript::new(),
             run,
@@ -433,7 +436,7 @@ impl Dispatch {
     }
 
     fn context(&self, tool: &Tool, request: &GateRequest, args: Arc<Arguments>) -> ToolContext {
-        let approval = request.decided.as_ref().map(|(_, decision, _)| Approval { note: decision.note.clone(), by: decision.by.clone() });
+        let approval = request.decided.as_ref().map(|(_, decision, _)| approval_of(decision, Vec::new()));
         ToolContext::new(ContextParts {
             call_id: request.call.clone(),
             tool: tool.name().to_shared(),
@@ -465,6 +468,10 @@ impl Dispatch {
         };
         ToolFailure::new(ToolFailureKind::NotFound, written, &message)
     }
+}
+
+fn approval_of(decision: &Decision, others: Vec<String>) -> Approval {
+    Approval { note: decision.note.clone(), by: decision.by.clone(), edited: decision.edited().is_some(), others }
 }
 
 /// Parse, repair, validate, decode: all issues at once, with paths.

@@ -8,10 +8,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use toolwright_core::{
-    AbortReason, Action, ApprovalAsk, ApprovalId, CallId, CallItem, CallOpening, CallOrigin, CallState, Compaction, Drift, Failure,
-    Fingerprint, FinishReason, GateNotes, InputId, InputMode, Item, Key, Message, Misfit, OnInterrupt, Outcome, Record, RecordBody,
+    AbortReason, Action, ApprovalAsk, ApprovalId, AskKind, CallId, CallItem, CallOpening, CallOrigin, CallState, Compaction, Drift,
+    Failure, Fingerprint, FinishReason, GateNotes, InputId, Item, Key, Message, Misfit, OnInterrupt, Outcome, Record, RecordBody,
     ResultNotes, RunCause, RunId, RunLimits, Side, Thread, ThreadId, Timestamp, ToolFailure, ToolFailureKind, Verdict,
 };
+
+mod posted;
 
 use crate::model::{ModelError, ModelReply};
 use crate::store::InboxItem;
@@ -150,7 +152,7 @@ pub struct Driver {
     facts: Arc<dyn ToolFacts>,
     in_flight: HashSet<Key>,
     /// The call whose gate is in flight.
-    at_gate: Option<CallId>,
+    at_gate: Option<AtGate>,
     told_to_stop: HashSet<Key>,
     batch: Vec<Arc<Record>>,
     next_run: Option<NextRun>,
@@ -161,6 +163,13 @@ pub struct Driver {
     streamed: Option<Streamed>,
     #[cfg(feature = "planted-bugs")]
     bug: Option<crate::planted::Bug>,
+}
+
+/// A call whose gate is in flight.
+struct AtGate {
+    call: CallId,
+    /// Whether it had been decided when that began.
+    decided: bool,
 }
 
 /// What a run that has to start is started with.
@@ -387,7 +396,7 @@ impl Driver {
             Action::AskModel { step } if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::Ask { step: *step })),
             // Gates resolve one at a time, also when an earlier call is decided while a later one stands there.
             Action::Gate(call) if !self.gate_is_taken() => {
-                self.at_gate = Some(call.clone());
+                self.at_gate = Some(AtGate { call: call.clone(), decided: self.is_decided(call) });
                 Ok(Attended::Start(Effect::Gate { call: call.clone() }))
             }
             Action::Execute { call, begun } if !self.in_flight.contains(&key) => self.begin_call(call, *begun, key, now),
@@ -402,9 +411,13 @@ impl Driver {
         }
     }
 
+    fn is_decided(&self, call: &CallId) -> bool {
+        self.thread.call(call).is_some_and(|call| matches!(call.state, CallState::Decided(..)))
+    }
+
     /// Whether a call stands at the gate that still waits for its result.
     fn gate_is_taken(&self) -> bool {
-        self.at_gate.as_ref().and_then(|call| self.thread.call(call)).is_some_and(|call| !matches!(call.state, CallState::Done))
+        self.at_gate.as_ref().and_then(|gate| self.thread.call(&gate.call)).is_some_and(|call| !matches!(call.state, CallState::Done))
     }
 
     /// A body has to begin; or it began in a process that is gone, and its tool says what then.
@@ -448,12 +461,9 @@ impl Driver {
 
     fn ask_after_interrupt(&mut self, call: &CallId, now: Timestamp) -> Result<Attended, Misfit> {
         let (Some(open), Some(thread)) = (self.thread.call(call), self.thread.id()) else { return Ok(Attended::Nothing) };
-        let ask = ApprovalAsk {
-            approval: ApprovalId::of(thread, call, open.asked + 1),
-            reason: Some("outcome unknown: the process stopped while this call ran; approving runs it again".to_owned()),
-            expires_at: None,
-            detail: None,
-        };
+        let mut ask = ApprovalAsk::new(ApprovalId::of(thread, call, open.asked + 1));
+        ask.kind = AskKind::Outcome;
+        ask.reason = Some("outcome unknown: the process stopped while this call ran; approving runs it again".to_owned());
         let body = RecordBody::CallGated {
             call: call.clone(),
             tool: Arc::clone(&open.tool),
@@ -489,10 +499,11 @@ impl Driver {
                 }
             }
             Completion::Gated { call, outcome } => {
-                if self.at_gate.as_ref() != Some(&call) {
+                let Some(gate) = self.at_gate.take_if(|gate| gate.call == call) else { return Ok(()) };
+                // Decided while an approval of another call was looked at: what the gate found says nothing about that.
+                if !gate.decided && self.is_decided(&call) {
                     return Ok(());
                 }
-                self.at_gate = None;
                 self.record_gated(&call, *outcome, now)
             }
             Completion::Executed { call, executed } => {
@@ -533,84 +544,6 @@ impl Driver {
             }
             Completion::Cancel { reason, partial } => self.cancel(reason, partial, now),
         }
-    }
-
-    fn take_posted(&mut self, item: InboxItem, now: Timestamp) -> Result<(), Misfit> {
-        match item {
-            InboxItem::Decision { approval, call, sha256, decision } => {
-                #[cfg(feature = "planted-bugs")]
-                if self.has(crate::planted::Bug::LostDecision) && self.thread.run().is_some() {
-                    return Ok(());
-                }
-                // A decision that nobody waits for, or about other arguments, changes nothing.
-                let fits = self
-                    .thread
-                    .waiting_for(&approval)
-                    .is_some_and(|open| open.id == call && open.gated.as_ref().is_some_and(|gated| gated.sha256 == sha256));
-                if !fits {
-                    return Ok(());
-                }
-                self.record(RecordBody::CallDecided { approval, call, sha256, decision }, now)
-            }
-            InboxItem::Cancel { reason, run } => {
-                // One that names another run comes too late, or too early.
-                if run.is_some() && run.as_ref() != self.thread.run_to_cancel() {
-                    return Ok(());
-                }
-                let partial = self.streamed.take().map(|streamed| streamed.text);
-                self.cancel(reason, partial, now)
-            }
-            InboxItem::Input { id, mode, messages, only } => self.queue_input(id, mode, messages, only, now),
-        }
-    }
-
-    fn queue_input(
-        &mut self,
-        id: InputId,
-        mode: InputMode,
-        messages: Vec<Arc<Message>>,
-        only: Option<RunId>,
-        now: Timestamp,
-    ) -> Result<(), Misfit> {
-        #[cfg(feature = "planted-bugs")]
-        if self.has(crate::planted::Bug::LostInput) && self.in_flight.contains(&Key::Ask(self.thread.step())) {
-            return Ok(());
-        }
-        let run = self.thread.run().filter(|run| run.ending.is_none());
-        let mine = run.is_some_and(|run| only.as_ref().is_none_or(|only| *only == run.id));
-        if only.is_some() && !mine {
-            // The run it was for is over: its sender has it back, and the end of that run says so.
-            return Ok(());
-        }
-        // Nothing slips past a decision that is pending: where the run has paused, input waits its turn.
-        let mode = if mine { mode } else { InputMode::Queue };
-        let silent = self.streamed.take().is_some_and(|streamed| streamed.text.is_empty() && !streamed.calls);
-        #[cfg(feature = "planted-bugs")]
-        let silent = silent || self.has(crate::planted::Bug::SteerOverAReply);
-        let immediate = mode == InputMode::Steer && silent && self.in_flight.contains(&Key::Ask(self.thread.step()));
-        // A model that is yet to be asked, as after a crash, has said nothing either.
-        let unasked = self.thread.unanswered_step().is_some_and(|step| !self.in_flight.contains(&Key::Ask(step)));
-        let immediate = immediate || mode == InputMode::Steer && unasked;
-        self.record(RecordBody::InputQueued { id, mode, messages, only, immediate }, now)
-    }
-
-    fn cancel(&mut self, reason: AbortReason, partial: Option<String>, now: Timestamp) -> Result<(), Misfit> {
-        if self.thread.run().is_none() && self.thread.open_calls().next().is_some() {
-            // The run has paused and its calls wait: a run of its own gives them their results.
-            self.start(RunCause::Resume, Vec::new(), Vec::new(), now)?;
-        }
-        if self.thread.run().is_none_or(|run| run.ending.is_some()) {
-            return Ok(());
-        }
-        // What a model had said when it was stopped stays: people saw it. One that was given up for input just before says nothing.
-        if let (Some(text), Some(step)) = (partial.filter(|text| !text.is_empty()), self.thread.unanswered_step())
-            && self.in_flight.contains(&Key::Ask(step))
-        {
-            let reply = ModelReply { items: vec![Item::text(text)], finish: FinishReason::Aborted, usage: None, model: None };
-            self.in_flight.remove(&Key::Ask(step));
-            self.record_reply(step, reply, now)?;
-        }
-        self.record(RecordBody::RunCancelled { reason }, now)
     }
 
     fn record_reply(&mut self, step: u32, mut reply: ModelReply, now: Timestamp) -> Result<(), Misfit> {

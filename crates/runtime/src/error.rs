@@ -128,6 +128,22 @@ pub enum AgentError {
         /// Who was first, where that is known.
         by: Option<String>,
     },
+    /// Who decides may not.
+    #[error("{who} may not decide {approval}; ask one of its deciders, or hand it on with `delegate`")]
+    ApprovalForbidden {
+        /// The decision's id.
+        approval: String,
+        /// Who wanted to decide.
+        who: String,
+    },
+    /// A decision does not fit what is asked.
+    #[error("{approval} can't be decided so: {problem}")]
+    ApprovalInvalid {
+        /// The decision's id.
+        approval: String,
+        /// What does not fit, and what to do.
+        problem: String,
+    },
     /// The thread has a record of a kind this version does not know.
     #[error("the thread {thread} has a record of the kind `{kind}`, which this version does not know; move it with a version that does")]
     UnknownRecord {
@@ -184,6 +200,8 @@ impl AgentError {
             Self::ToolMissing { .. } => "TOOLWRIGHT_RESUME_TOOL_MISSING",
             Self::ApprovalNotFound { .. } => "TOOLWRIGHT_APPROVAL_NOT_FOUND",
             Self::ApprovalConflict { .. } => "TOOLWRIGHT_APPROVAL_CONFLICT",
+            Self::ApprovalForbidden { .. } => "TOOLWRIGHT_APPROVAL_FORBIDDEN",
+            Self::ApprovalInvalid { .. } => "TOOLWRIGHT_APPROVAL_INVALID",
             Self::UnknownRecord { .. } | Self::Journal(_) => "TOOLWRIGHT_SESSION_FILE_CORRUPT",
             Self::Run { failure, .. } => failure.code.as_deref().unwrap_or("TOOLWRIGHT_AGENT_EXECUTION_FAILED"),
             Self::Store(error) => error.code(),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolwright_core::{
-    ApprovalAsk, ApprovalId, Author, Call, CallId, FinishReason, Message, Record, RecordBody, Seq, ThreadId, Timestamp, Verdict, cut,
+    ApprovalAsk, ApprovalId, AskKind, Author, Call, CallId, Delegation, FinishReason, Message, Record, RecordBody, Seq, ThreadId,
+    Timestamp, Verdict, cut,
 };
 
 /// A title is the beginning of the first input: so many bytes at most.
@@ -100,12 +101,57 @@ pub struct PendingApproval {
     /// When the question lapses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+    /// What the call waits for.
+    #[serde(default = "plain", skip_serializing_if = "AskKind::is_tool")]
+    pub kind: AskKind,
     /// Detail of its kind: a question with options, a sign-in address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Value>,
+    /// How many different people have to approve.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub quorum: u32,
+    /// Who may decide; anybody where it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deciders: Vec<String>,
+    /// Who has approved so far, where several have to. Known where one decision is looked at, not in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approved_by: Vec<String>,
+}
+
+fn plain() -> AskKind {
+    AskKind::Tool
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
+fn is_one(quorum: &u32) -> bool {
+    *quorum == 1
 }
 
 impl PendingApproval {
+    fn new(thread: &ThreadId, call: &CallId, asked_at: Option<Timestamp>, asked: &Asked) -> Self {
+        let (tool, arguments, sha256, ask) = asked;
+        Self {
+            id: ask.approval.clone(),
+            thread_id: thread.clone(),
+            call_id: call.clone(),
+            tool: Arc::clone(tool),
+            arguments: Arc::clone(arguments),
+            sha256: Arc::clone(sha256),
+            reason: ask.reason.clone(),
+            asked_at,
+            expires_at: ask.expires_at,
+            kind: ask.kind.clone(),
+            detail: ask.detail.clone(),
+            quorum: ask.quorum,
+            deciders: ask.deciders.clone(),
+            approved_by: Vec::new(),
+        }
+    }
+
     /// Where the page goes on after it: pages of decisions are in the order of when they were asked for, then of their ids.
     pub fn cursor(&self) -> String {
         format!("{}:{}", self.asked_at.unwrap_or_default().0, self.id)
@@ -114,18 +160,10 @@ impl PendingApproval {
     /// The pending decision of an open call.
     pub fn of(thread: &ThreadId, call: &Call, ask: &ApprovalAsk) -> Option<Self> {
         let gated = call.gated.as_ref()?;
-        Some(Self {
-            id: ask.approval.clone(),
-            thread_id: thread.clone(),
-            call_id: call.id.clone(),
-            tool: Arc::clone(&call.tool),
-            arguments: Arc::clone(&gated.text),
-            sha256: Arc::clone(&gated.sha256),
-            reason: ask.reason.clone(),
-            asked_at: call.asked_at,
-            expires_at: ask.expires_at,
-            detail: ask.detail.clone(),
-        })
+        let asked = (Arc::clone(&call.tool), Arc::clone(&gated.text), Arc::clone(&gated.sha256), ask.clone());
+        let mut pending = Self::new(thread, &call.id, call.asked_at, &asked);
+        pending.approved_by = call.votes.iter().filter_map(|vote| vote.by.clone()).collect();
+        Some(pending)
     }
 }
 
@@ -183,19 +221,7 @@ type Asked = (Arc<str>, Arc<str>, Arc<str>, ApprovalAsk);
 impl PendingRow {
     /// What people see.
     pub fn of_thread(&self, thread: &ThreadId) -> PendingApproval {
-        let (tool, arguments, sha256, ask) = &*self.body;
-        PendingApproval {
-            id: self.approval.clone(),
-            thread_id: thread.clone(),
-            call_id: self.call.clone(),
-            tool: Arc::clone(tool),
-            arguments: Arc::clone(arguments),
-            sha256: Arc::clone(sha256),
-            reason: ask.reason.clone(),
-            asked_at: Some(self.at),
-            expires_at: ask.expires_at,
-            detail: ask.detail.clone(),
-        }
+        PendingApproval::new(thread, &self.call, Some(self.at), &self.body)
     }
 }
 
@@ -244,11 +270,30 @@ impl IndexChange {
                     });
                 }
                 RecordBody::CallGated {
-                    call, tool, arguments: Some(arguments), sha256: Some(sha256), verdict: Verdict::Ask(ask), ..
+                    call,
+                    tool,
+                    arguments: Some(arguments),
+                    sha256: Some(sha256),
+                    verdict: Verdict::Ask(ask),
+                    resumed,
+                    ..
                 } => {
+                    if *resumed {
+                        // An approval of another call was thought to answer what it waited for.
+                        change.settled.push(call.clone());
+                    }
                     let body = Box::new((Arc::clone(tool), Arc::clone(arguments), Arc::clone(sha256), ask.clone()));
                     asked.insert(call.clone(), PendingRow { call: call.clone(), approval: ask.approval.clone(), at: record.at, body });
                 }
+                RecordBody::ApprovalDelegated(delegation) => {
+                    let Delegation { call, tool, arguments, sha256, asked_at, ask, .. } = &**delegation;
+                    change.settled.push(call.clone());
+                    let body = Box::new((Arc::clone(tool), Arc::clone(arguments), Arc::clone(sha256), ask.clone()));
+                    let approval = ask.approval.clone();
+                    asked.insert(call.clone(), PendingRow { call: call.clone(), approval, at: *asked_at, body });
+                }
+                // An approval of another call answers it: nobody decides any more.
+                RecordBody::CallGated { call, resumed: true, .. } if asked.remove(call).is_none() => change.settled.push(call.clone()),
                 RecordBody::CallDecided { call, .. } | RecordBody::CallDone { call, .. } if asked.remove(call).is_none() => {
                     change.settled.push(call.clone());
                 }

@@ -21,6 +21,7 @@
 
 mod agent;
 mod approvals;
+mod approve;
 mod attachments;
 mod clock;
 mod compaction;
@@ -39,6 +40,7 @@ mod memory;
 mod model;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod posting;
 mod random;
 mod registry;
 mod run;
@@ -52,7 +54,8 @@ mod threads;
 mod worker;
 
 pub use agent::{Agent, AgentBuilder, DEFAULT_INSTRUCTIONS, DEFAULT_MODEL_TIMEOUT, InstalledResolvers, ModelChoice, NoResolvers, OnDrift};
-pub use approvals::Approvals;
+pub use approvals::{Approvals, Calls};
+pub use approve::ApproveAnswer;
 pub use clock::{Clock, FixedClock, SystemClock};
 pub use compaction::{
     CompactedMessages, Compaction, CompactionFailure, CompactionOutcome, CompactionPlan, CompactionRequest, CompactionStrategy,

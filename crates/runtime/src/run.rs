@@ -346,7 +346,7 @@ impl Owner<'_> {
 fn may_start(thread: &Thread, id: &ThreadId, start: &Start, posted: &[(u64, InboxItem)]) -> Result<(), AgentError> {
     let waits = thread.open_calls().next().is_some();
     let wakes = |item: &InboxItem| match item {
-        InboxItem::Decision { .. } => true,
+        InboxItem::Decision { .. } | InboxItem::Delegate { .. } | InboxItem::Remind { .. } => true,
         // Where calls wait, it is put down for the run that a decision starts.
         InboxItem::Input { only, .. } => only.is_none(),
         InboxItem::Cancel { run, .. } => waits && (run.is_none() || run.as_ref() == thread.run_to_cancel()),

@@ -28,6 +28,7 @@ use crate::error::AgentError;
 use crate::hub::{Hub, Stretch};
 use crate::keep::Beside;
 use crate::model::{ErrorCategory, Model, ModelError, ModelEvent, ModelReply, ModelRequest, ModelSettings};
+use crate::posting::{Timer, timers_of};
 use crate::store::{Append, Claim, Snapshot, Store, StoreError};
 
 /// What one run is made with.
@@ -354,6 +355,9 @@ impl Shell {
     async fn write(&mut self, records: Vec<Arc<Record>>) -> Result<(), AgentError> {
         let head = records.last().map_or(self.durable, |record| record.seq);
         let inbox_through = self.driver.inbox_through();
+        for (key, at, item) in self.timers(&records) {
+            self.setup.store.post_at(&self.setup.thread, &key, at, item).await?;
+        }
         let append = Append { records: records.clone(), inbox_through };
         // The claim held when this was sent: the answer may be read much later, by a process that was stopped in between.
         let sent = Instant::now();
@@ -365,6 +369,13 @@ impl Shell {
         self.compacted(&records);
         self.save_snapshot().await;
         Ok(())
+    }
+
+    fn timers(&self, records: &[Arc<Record>]) -> Vec<Timer> {
+        timers_of(records, |call| {
+            let ask = self.driver.thread().call(call)?.asking()?;
+            Some((ask.approval.clone(), ask.remind_every_ms?))
+        })
     }
 
     /// Saves the fold when the journal has grown to twice what it was at the last snapshot: so all snapshots together cost
@@ -495,6 +506,9 @@ impl Shell {
             ask: open.item.as_ref().and_then(|item| item.ask.clone()),
             decided,
             asked: open.asked,
+            remembered: thread.remembered(&open.tool).cloned().collect(),
+            approved_in_turn: thread.approved_in_turn(&open.tool),
+            now: self.setup.clock.now(),
             calls_in_run: thread.calls_in_run(&open.tool),
             messages: before_turn(thread),
             run: self.facts(),
@@ -520,6 +534,7 @@ impl Shell {
             arguments: Arc::clone(&gated.text),
             attempt,
             decision: open.decision.clone(),
+            approved_by: open.votes.iter().filter_map(|vote| vote.by.clone()).collect(),
             retries_in_run: thread.retries_in_run(&open.tool),
             messages: before_turn(thread),
             run: self.facts(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use toolwright_core::{GuardrailTrip, Outcome, ToolOutput, ToolSpec};
-use toolwright_tool::{ToolContext, ToolError};
+use toolwright_tool::{ApprovalRequest, ToolContext, ToolError};
 
 /// Where in the gate a stage stands. The order is the order of this list; the tool's own `needs_approval` stands between
 /// guardrails and the mode.
@@ -30,7 +30,7 @@ pub enum Check {
     /// The call may run without asking. Takes back an ask of `needs_approval`, never a refusal.
     Allow,
     /// Somebody has to decide.
-    Ask(Option<String>),
+    Ask(Box<ApprovalRequest>),
     /// The call does not run.
     Deny(Option<String>),
     /// The result is this; the body does not run. Hooks only.
@@ -39,6 +39,13 @@ pub enum Check {
     Rewrite(Value),
     /// The run ends. Guardrails only.
     EndRun(GuardrailTrip),
+}
+
+impl Check {
+    /// Somebody has to decide, for this reason.
+    pub fn ask(reason: Option<String>) -> Self {
+        Self::Ask(Box::new(ApprovalRequest { reason, ..ApprovalRequest::new() }))
+    }
 }
 
 /// A call as a stage sees it.

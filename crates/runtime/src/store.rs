@@ -45,6 +45,30 @@ pub enum InboxItem {
         /// What was decided.
         decision: Decision,
     },
+    /// Others shall decide about a waiting call.
+    Delegate {
+        /// The decision's id.
+        approval: ApprovalId,
+        /// The call.
+        call: CallId,
+        /// Who may decide.
+        to: Vec<String>,
+        /// Who hands it on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// What they say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    /// Deciders shall be reminded that a call waits.
+    Remind {
+        /// The decision's id.
+        approval: ApprovalId,
+        /// The call.
+        call: CallId,
+        /// How often, this time included.
+        times: u32,
+    },
     /// The run shall stop.
     Cancel {
         /// Why.

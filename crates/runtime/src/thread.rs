@@ -133,7 +133,17 @@ impl ThreadHandle {
 
     /// Sends, and waits for the end of the run.
     pub async fn send(&self, input: impl Into<Input>) -> Result<Reply, AgentError> {
-        self.stream(input).await
+        let reply = self.stream(input).await?;
+        self.with_decisions(reply).await
+    }
+
+    /// Lets code decide what waits, where the agent has some, and goes on until nothing waits that it decides (sdk-tools 13.6).
+    async fn with_decisions(&self, mut reply: Reply) -> Result<Reply, AgentError> {
+        let Some(approve) = &self.inner.approving.approve else { return Ok(reply) };
+        while !reply.pending.is_empty() && approve.decide(&self.inner, &reply).await? {
+            reply = self.resume_stream().await?;
+        }
+        Ok(reply)
     }
 
     /// Sends; a stream of events that can be awaited for the reply. The run starts at once, and goes on if the stream is
@@ -147,7 +157,8 @@ impl ThreadHandle {
 
     /// Goes on: after a crash, or after decisions. The interrupted run goes on as itself; decisions start a new one.
     pub async fn resume(&self) -> Result<Reply, AgentError> {
-        self.resume_stream().await
+        let reply = self.resume_stream().await?;
+        self.with_decisions(reply).await
     }
 
     /// As [`ThreadHandle::resume`], as a stream.

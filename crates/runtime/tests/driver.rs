@@ -80,7 +80,7 @@ fn gates_resolve_one_at_a_time_when_an_earlier_call_is_decided() {
     let effects = driver.step(Some(Completion::Model { step: 1, result: Ok(reply) }), NOW).unwrap();
     assert_eq!(gates(&effects), ["a"]);
     let approval = ApprovalId::new("ask");
-    let ask = ApprovalAsk { approval: approval.clone(), reason: None, expires_at: None, detail: None };
+    let ask = ApprovalAsk::new(approval.clone());
     let effects = driver.step(Some(gated("a", Verdict::Ask(ask))), NOW).unwrap();
     assert_eq!(gates(&effects), ["b"]);
     let item = InboxItem::Decision { approval, call: CallId::new("a"), sha256: "hash".into(), decision: Decision::approve() };
@@ -174,7 +174,7 @@ fn input_that_steers_settles_what_a_model_asked_for_and_no_direct_call() {
     driver.open_call(opening, NOW).unwrap();
     driver.step(None, NOW).unwrap();
     let approval = ApprovalId::new("ask");
-    let ask = ApprovalAsk { approval: approval.clone(), reason: None, expires_at: None, detail: None };
+    let ask = ApprovalAsk::new(approval.clone());
     driver.step(Some(gated("a", Verdict::Ask(ask))), NOW).unwrap();
     assert_eq!(driver.thread().last_run().map(|run| run.finish.clone()), Some(FinishReason::AwaitingApproval));
 
@@ -204,7 +204,7 @@ fn in_a_fork_a_body_that_had_begun_is_for_its_tool_to_say_within_the_limit_of_th
     assert_eq!(bodies(&fork.step(Some(done), NOW).unwrap()), [("b", 2)]);
 
     // A question about a body that had begun does not make it one that had not.
-    let ask = ApprovalAsk { approval: ApprovalId::new("ask"), reason: None, expires_at: None, detail: None };
+    let ask = ApprovalAsk::new(ApprovalId::new("ask"));
     let body = RecordBody::CallGated {
         call: CallId::new("a"),
         tool: "tool".into(),
@@ -262,7 +262,7 @@ fn in_a_fork_with_one_slot_a_later_call_that_was_decided_goes_before_an_earlier_
     let mut driver = started();
     let mut journal = records(&driver.step(None, NOW).unwrap());
     journal.extend(records(&driver.step(Some(reply(vec![call("a"), call("b")])), NOW).unwrap()));
-    let ask = ApprovalAsk { approval: ApprovalId::new("ask"), reason: None, expires_at: None, detail: None };
+    let ask = ApprovalAsk::new(ApprovalId::new("ask"));
     journal.extend(records(&driver.step(Some(gated("a", Verdict::Ask(ask))), NOW).unwrap()));
     journal.extend(records(&driver.step(Some(gated("b", Verdict::Run)), NOW).unwrap()));
 

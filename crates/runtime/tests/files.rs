@@ -640,7 +640,7 @@ async fn whole_histories_are_stored_once() {
         tool_name: "plot".to_owned(),
         parts: vec![image(address.clone())],
         failed: None,
-        approved: false,
+        approval: None,
     };
     let mut call = call_item("old", "plot", "{}");
     call.call_id = toolwright_core::CallId::new("old");

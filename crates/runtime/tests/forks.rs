@@ -284,7 +284,7 @@ async fn a_fork_of_a_paused_thread_asks_anew_and_the_old_decision_is_not_its() {
     assert_eq!(agent.thread("t").resume().await.unwrap().text, "Source.");
     assert_eq!(log.all(), ["body b"]);
     let refused = agent.approvals().decide(&old, Decision::approve()).await.unwrap_err();
-    assert_eq!(refused.code(), "TOOLWRIGHT_APPROVAL_NOT_FOUND");
+    assert_eq!(refused.code(), "TOOLWRIGHT_APPROVAL_CONFLICT");
 }
 
 #[tokio::test]

@@ -626,7 +626,7 @@ async fn a_rejected_call_and_an_approved_one_that_fails_have_the_one_shape() {
         (&json!("rejected"), &json!("ToolRejectedError"), &json!("not today"))
     );
     assert_eq!(broken, json!({ "error": "IoError", "toolName": "act", "message": "it broke", "kind": "execution", "toolCallId": "c2" }));
-    assert_eq!((results[0].approved, results[1].approved), (false, true));
+    assert_eq!((results[0].approval.is_some(), results[1].approval.is_some()), (false, true));
     let told = brief(&events);
     assert!(told.contains(&"tool.error c1 ToolRejectedError".to_owned()) && told.contains(&"tool.error c2 IoError".to_owned()), "{told:?}");
 }
@@ -879,14 +879,29 @@ async fn edited_arguments_are_validated_and_shown_where_the_call_goes_on() {
                 async move { Ok::<_, ToolError>(args) }
             })
             .unwrap();
-        let agent = agent(Script::new([calls([("c1", "act", r#"{"n":1}"#)]), say("done")])).tool(tool).build().unwrap();
+        let store = MemoryStore::new();
+        let elsewhere = agent(Script::new([])).store(store.clone()).build().unwrap();
+        let agent = agent(Script::new([calls([("c1", "act", r#"{"n":1}"#)]), say("done")])).tool(tool).store(store).build().unwrap();
         let waits = agent.send("go").await.unwrap();
-        agent.approvals().decide(&waits.pending[0].id, Decision::approve_with(edit)).await.unwrap();
+        let id = &waits.pending[0].id;
+        if !holds {
+            // Who has the tool is told at once, and the call still waits.
+            let refused = agent.approvals().decide(id, Decision::approve_with(edit)).await.unwrap_err();
+            assert_eq!(refused.code(), "TOOLWRIGHT_APPROVAL_INVALID");
+            assert!(refused.to_string().contains("the edited arguments don't fit `act`"), "{refused}");
+            assert_eq!(agent.approvals().pending().await.unwrap().len(), 1);
+        }
+        // Whoever decides elsewhere need not know the tool: the gate reads what was edited.
+        elsewhere.approvals().decide(id, Decision::approve_with(edit)).await.unwrap();
         let (events, reply) = collect(agent.thread(waits.thread_id.as_str()).resume_stream()).await;
         let reply = reply.unwrap();
         if holds {
             assert_eq!(log.all(), [r#"{"n":7}"#]);
-            assert!(events.iter().any(|event| matches!(&event.kind, EventKind::ToolResume { args, .. } if *args == json!({ "n": 7 }))));
+            assert!(
+                events
+                    .iter()
+                    .any(|event| matches!(&event.kind, EventKind::ToolResume { args, edited: true, .. } if *args == json!({ "n": 7 })))
+            );
         } else {
             assert_eq!((log.len(), failure(&reply).0), (0, ToolFailureKind::Validation), "{edit}");
         }

@@ -158,7 +158,7 @@ async fn a_history_brought_along_has_to_be_balanced() {
         tool_name: "act".to_owned(),
         parts: vec![Part::text("x")],
         failed: None,
-        approved: false,
+        approval: None,
     };
     let answered = |author| Message { author, items: vec![Item::ToolResult(result.clone())], metadata: Map::new() };
     for broken in [

@@ -19,6 +19,15 @@ use crate::values::ThreadValues;
 pub struct Identity {
     /// A stable id.
     pub id: String,
+    /// What it is, where that is known.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<PrincipalKind>,
+    /// What found out who it is: the name of a sign-in, of a channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authenticator: Option<String>,
+    /// Whose id it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
     /// What else is known: claims, roles, a tenant.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub claims: Map<String, Value>,
@@ -27,8 +36,23 @@ pub struct Identity {
 impl Identity {
     /// Somebody of whom only the id is known.
     pub fn new(id: impl Into<String>) -> Self {
-        Self { id: id.into(), claims: Map::new() }
+        Self { id: id.into(), kind: None, authenticator: None, issuer: None, claims: Map::new() }
     }
+
+    /// Whether it is the same one: id, kind, authenticator and issuer are equal, whatever else is known (sdk-tools 15/6).
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        (&self.id, &self.kind, &self.authenticator, &self.issuer) == (&other.id, &other.kind, &other.authenticator, &other.issuer)
+    }
+}
+
+/// What a principal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PrincipalKind {
+    /// A person.
+    User,
+    /// A program.
+    Service,
 }
 
 /// The approval that let a call run.
@@ -36,8 +60,12 @@ impl Identity {
 pub struct Approval {
     /// What the decider said.
     pub note: Option<String>,
-    /// Who decided, where that is known.
+    /// Who decided, where that is known; the last of them, where several had to.
     pub by: Option<String>,
+    /// Whether they changed the arguments.
+    pub edited: bool,
+    /// Who else approved, where several had to.
+    pub others: Vec<String>,
 }
 
 /// Where a tool's environment values come from.

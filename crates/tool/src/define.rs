@@ -12,7 +12,7 @@ use serde_json::Value;
 use toolwright_core::schema::{Schema, SchemaError};
 use toolwright_core::{Annotations, EnvNeed, InvalidToolName, Issue, OnInterrupt, ToolName, ToolOrigin, ToolSpec};
 
-use crate::approval::{ApprovalOutcome, ApprovalPolicy, NeedsApproval};
+use crate::approval::{ApprovalOutcome, ApprovalPolicy, ApprovalRequest, NeedsApproval};
 use crate::body::{Running, ToolBody};
 use crate::context::ToolContext;
 use crate::error::ToolError;
@@ -79,6 +79,7 @@ struct Inner {
     body: Arc<dyn ToolBody>,
     sandboxed: Option<Arc<dyn ToolBody>>,
     approval: NeedsApproval,
+    external: Option<ApprovalRequest>,
     requirements: Requirements,
     state: StateMap,
     broken: Option<DefinitionError>,
@@ -108,6 +109,28 @@ impl Tool {
         let mut builder = ToolBuilder::new(name, description.into());
         builder.schema = Some(schema);
         Ok(builder)
+    }
+
+    /// Begins a tool without a body: a call of it waits, in the journal, until a result is posted from outside with
+    /// `agent.calls().complete(..)`: by another service, a browser, a webhook. End with [`ToolBuilder::outside`].
+    ///
+    /// ```
+    /// use toolwright_tool::Tool;
+    ///
+    /// let schema = serde_json::json!({ "type": "object", "properties": { "field": { "type": "string" } } });
+    /// let pick = Tool::external("pick_date", "Lets the user pick a date in their browser.", schema)?.outside()?;
+    /// assert!(pick.external_request().is_some());
+    /// # Ok::<_, toolwright_tool::DefinitionError>(())
+    /// ```
+    pub fn external(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Result<ToolBuilder, DefinitionError> {
+        let mut builder = Self::from_schema(name, description, schema)?;
+        builder.external = Some(ApprovalRequest { kind: toolwright_core::AskKind::External, ..ApprovalRequest::new() });
+        Ok(builder)
+    }
+
+    /// How the result is waited for, where it comes from outside.
+    pub fn external_request(&self) -> Option<&ApprovalRequest> {
+        self.inner.external.as_ref()
     }
 
     /// What is known of it.
@@ -189,6 +212,7 @@ pub struct ToolBuilder {
     schema: Option<Schema>,
     origin: ToolOrigin,
     approval: NeedsApproval,
+    external: Option<ApprovalRequest>,
     sandboxed: Option<Arc<dyn ToolBody>>,
     requirements: Requirements,
     changes: Vec<Change>,
@@ -204,6 +228,7 @@ impl ToolBuilder {
             schema: None,
             origin: ToolOrigin::Value,
             approval: NeedsApproval::Never,
+            external: None,
             sandboxed: None,
             requirements: Requirements::new(),
             changes: Vec::new(),
@@ -375,6 +400,39 @@ impl ToolBuilder {
         self
     }
 
+    /// Which calls have to be approved, by one of the ready-made policies (sdk-tools 11.1).
+    ///
+    /// ```
+    /// use toolwright_tool::{NeedsApproval, Tool, ToolError};
+    ///
+    /// let send = Tool::new("send", "Sends a letter.")
+    ///     .approval(NeedsApproval::once())
+    ///     .run_json(|args, _| async move { Ok::<_, ToolError>(args) })?;
+    /// # let _ = send;
+    /// # Ok::<_, toolwright_tool::DefinitionError>(())
+    /// ```
+    #[must_use]
+    pub fn approval(mut self, needs: NeedsApproval) -> Self {
+        self.approval = needs;
+        self
+    }
+
+    /// How long a call waits for its result from outside; then it fails. Without this it waits as long as the agent's
+    /// `approval_ttl` says, by default for ever.
+    #[must_use]
+    pub fn result_within(mut self, time: std::time::Duration) -> Self {
+        if let Some(external) = &mut self.external {
+            external.within = Some(time);
+        }
+        self
+    }
+
+    /// The tool whose results come from outside; see [`Tool::external`].
+    pub fn outside(mut self) -> Result<Tool, DefinitionError> {
+        self.external.get_or_insert_with(|| ApprovalRequest { kind: toolwright_core::AskKind::External, ..ApprovalRequest::new() });
+        self.run_body(serde_json::json!({ "type": "object" }), Arc::new(OutsideBody))
+    }
+
     /// Calls have to be approved where `policy` says so.
     #[must_use]
     pub fn needs_approval_if<F, Fut, O>(mut self, policy: F) -> Self
@@ -458,6 +516,7 @@ impl ToolBuilder {
                 body,
                 sandboxed: self.sandboxed,
                 approval: self.approval,
+                external: self.external,
                 requirements: self.requirements,
                 state: StateMap::default(),
                 broken: None,
@@ -477,6 +536,7 @@ impl Tool {
                 body: Arc::new(BrokenBody(error.to_string())),
                 sandboxed: None,
                 approval: NeedsApproval::Never,
+                external: None,
                 requirements: Requirements::new(),
                 state: StateMap::default(),
                 broken: Some(error),
@@ -488,6 +548,20 @@ impl Tool {
 #[expect(clippy::expect_used, reason = "a literal that always compiles; `tests::any_object_compiles` shows it")]
 fn any_object() -> Schema {
     Schema::new(serde_json::json!({ "type": "object" })).expect("an object schema without properties is valid")
+}
+
+/// Stands where a body would: dispatch waits for a result instead of beginning it.
+struct OutsideBody;
+
+impl ToolBody for OutsideBody {
+    fn check(&self, _args: &Value) -> Result<(), Vec<Issue>> {
+        Ok(())
+    }
+
+    fn begin(&self, _cx: ToolContext) -> Running {
+        let failed = ToolError::new("its result comes from outside, so there is nothing to run");
+        Running::Future(std::future::ready(Err(failed)).boxed())
+    }
 }
 
 struct BrokenBody(String);

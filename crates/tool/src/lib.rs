@@ -39,7 +39,7 @@ mod require;
 mod state;
 mod values;
 
-pub use approval::{ApprovalOutcome, ApprovalPolicy, NeedsApproval};
+pub use approval::{ApprovalOutcome, ApprovalPolicy, ApprovalRequest, NeedsApproval};
 pub use body::{BlockingWork, Running, ToolBody};
 pub use context::{Approval, ContextParts, EnvSource, Identity, Snapshots, ToolContext};
 pub use define::{DefinitionError, Tool, ToolBuilder, ToolDef, schema_of};

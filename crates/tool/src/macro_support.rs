@@ -23,7 +23,9 @@ pub use serde_json;
 pub use toolwright_core::{Issue, ToolOrigin};
 
 // Generated code names everything through this module, so that a facade has one thing to hand on.
-pub use crate::{Annotations, Args, BlockingWork, FromCall, OnInterrupt, Running, Tool, ToolBody, ToolContext, ToolDef, ToolError};
+pub use crate::{
+    Annotations, Args, BlockingWork, FromCall, NeedsApproval, OnInterrupt, Running, Tool, ToolBody, ToolContext, ToolDef, ToolError,
+};
 
 /// Compiles where `T` can be an argument.
 pub fn is_argument<T: ToolArg>() {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolwright_core::{AbortReason, ApprovalId, Decision, DecisionVerdict, InputId, InputMode, Message, RunId};
+use toolwright_core::{AbortReason, ApprovalId, Decision, DecisionVerdict, InputId, InputMode, Message, RunId, Timestamp};
 use toolwright_runtime::InboxItem;
 
 use super::Broken;
@@ -139,7 +139,8 @@ impl World<'_> {
             6 => Decision::approve_with(self.rng.pick(&[r#"{"deny":2}"#, r#"{"n":"#, r#"{"answer":2}"#]).unwrap_or("{}")),
             _ => Decision::reject(),
         };
-        let decision = decision.by(format!("person {}", self.rng.below(100)));
+        let mut decision = decision.by(format!("person {}", self.rng.below(100)));
+        decision.at = Some(Timestamp(self.now));
         let (id, waits, again) = (approval.id.clone(), call.stage == Stage::Asking(at), approval.posted.is_some());
         let item = InboxItem::Decision {
             approval: id.clone(),

@@ -161,7 +161,7 @@ pub(super) fn gate(thread: &ThreadId, request: &GateRequest) -> GateOutcome {
         Some(_) => passed(Verdict::Run, None),
         None if tool.needs_approval || (request.confirm && !tool.read_only) => {
             let approval = ApprovalId::of(thread, &request.call, request.asked + 1);
-            passed(Verdict::Ask(ApprovalAsk { approval, reason: None, expires_at: None, detail: None }), None)
+            passed(Verdict::Ask(ApprovalAsk::new(approval)), None)
         }
         None => passed(Verdict::Run, None),
     }

@@ -61,7 +61,7 @@ fn turn(id: &str) -> Transcript {
         tool_name: "f".to_owned(),
         parts: vec![Part::text("done")],
         failed: None,
-        approved: false,
+        approval: None,
     };
     let message = |author, item| Message { author, items: vec![item], metadata: serde_json::Map::new() };
     [Message::human("go"), message(Author::SideA, Item::ToolCall(call)), message(Author::Tool, Item::ToolResult(result))]

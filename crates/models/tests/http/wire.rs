@@ -66,7 +66,7 @@ fn result(id: &str, name: &str, parts: Vec<Part>) -> Item {
         tool_name: name.to_owned(),
         parts,
         failed: None,
-        approved: false,
+        approval: None,
     })
 }
 
@@ -588,7 +588,7 @@ async fn the_estimate_counts_text_tools_and_images() {
         tool_name: "f".to_owned(),
         parts: vec![Part::text("x".repeat(40))],
         failed: Some(ToolFailureKind::Execution),
-        approved: false,
+        approval: None,
     });
     assert_eq!(model.estimate_tokens(&request([message(Author::Tool, vec![failed])].into_iter().collect())), Some(10));
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolwright_core::{
-    ApprovalAsk, ApprovalId, Author, CallId, FinishReason, InputId, InputMode, Message, RecordBody, RunCause, Seq, StepFinish, ThreadId,
-    Timestamp, sha256_hex,
+    ApprovalAsk, ApprovalId, AskKind, Author, CallId, FinishReason, InputId, InputMode, Message, RecordBody, RunCause, Seq, StepFinish,
+    ThreadId, Timestamp, sha256_hex,
 };
 use toolwright_runtime::{Append, PendingApproval, Store, StoreError, ThreadInfo, ThreadQuery, ThreadStatus};
 
@@ -135,10 +135,13 @@ pub(super) async fn a_pending_decision_has_all_that_a_decider_needs(subject: Sub
     let approval = ApprovalId::of(&id, &CallId::new(odd), 1);
     let detail = json!({ "z": [u64::MAX, 0.1 + 0.2, null], "a": { "é": odd, "b": "\u{0}" } });
     let ask = ApprovalAsk {
-        approval: approval.clone(),
+        kind: AskKind::Question,
         reason: Some(format!("{odd}\u{0}")),
         expires_at: Some(Timestamp(i64::MAX)),
         detail: Some(detail.clone()),
+        quorum: 3,
+        deciders: vec![odd.to_owned(), "ada".to_owned()],
+        ..ApprovalAsk::new(approval.clone())
     };
     script.asked("Do it")?.calls(&[odd])?.at(77).asks_for(odd, ask.clone())?;
     append(store, &id, 0, script.take()).await?;
@@ -152,7 +155,11 @@ pub(super) async fn a_pending_decision_has_all_that_a_decider_needs(subject: Sub
         reason: Some(format!("{odd}\u{0}")),
         asked_at: Some(Timestamp(77)),
         expires_at: Some(Timestamp(i64::MAX)),
+        kind: AskKind::Question,
         detail: Some(detail),
+        quorum: 3,
+        deciders: vec![odd.to_owned(), "ada".to_owned()],
+        approved_by: Vec::new(),
     };
     for handle in [store, &*another] {
         for only in [None, Some(&id)] {

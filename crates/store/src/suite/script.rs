@@ -165,7 +165,7 @@ impl Script {
     /// The gate asks.
     pub(super) fn asks(&mut self, call: &str) -> Result<&mut Self, Failure> {
         let approval = self.approval(call);
-        self.asks_for(call, ApprovalAsk { approval, reason: None, expires_at: None, detail: None })
+        self.asks_for(call, ApprovalAsk::new(approval))
     }
 
     pub(super) fn asks_for(&mut self, call: &str, ask: ApprovalAsk) -> Result<&mut Self, Failure> {

@@ -103,7 +103,7 @@ impl Said {
             for item in &mut message.items {
                 if let toolwright_core::Item::ToolResult(result) = item {
                     // Whether a person let it run depends on whether one had to be asked.
-                    result.approved = false;
+                    result.approval = None;
                     if excused.contains(&result.call_id) {
                         result.parts = vec![Part::text("interrupted")];
                         result.failed = None;

@@ -7,9 +7,10 @@ mod told;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use toolwright_core::json::sorted_hash;
 use toolwright_core::{
-    ApprovalId, CallId, CallOpening, CallOrigin, Compaction, Decision, DecisionVerdict, FinishReason, InputId, InputMode, Message,
-    OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, StepFinish, Transcript, Verdict,
+    ApprovalId, ApprovalMark, CallId, CallOpening, CallOrigin, Compaction, Decision, DecisionVerdict, FinishReason, InputId, InputMode,
+    Message, OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, StepFinish, Transcript, Verdict,
 };
 use toolwright_runtime::InboxItem;
 
@@ -743,7 +744,11 @@ impl Audit {
                     call: call.id.clone(),
                     tool: Arc::clone(&call.tool),
                     outcome: call.outcome.clone()?,
-                    approved: call.approved,
+                    approval: call.approved.then(|| ApprovalMark {
+                        args: sorted_hash(call.arguments.as_deref().unwrap_or_default()).into(),
+                        automatic: false,
+                        remember: None,
+                    }),
                     pruned: false,
                 })
             });

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use toolwright_core::{Author, CallId, Compaction, Message, Outcome, Part, ResultItem, SUMMARY_HEADER, ToolOutput, Transcript};
+use toolwright_core::{
+    ApprovalMark, Author, CallId, Compaction, Message, Outcome, Part, ResultItem, SUMMARY_HEADER, ToolOutput, Transcript,
+};
 
 use super::super::{Broken, broken};
 
@@ -16,7 +18,7 @@ pub(super) struct Told {
     pub(super) call: CallId,
     pub(super) tool: Arc<str>,
     pub(super) outcome: Outcome,
-    pub(super) approved: bool,
+    pub(super) approval: Option<ApprovalMark>,
     pub(super) pruned: bool,
 }
 
@@ -181,7 +183,7 @@ impl Told {
             tool_name: self.tool.to_string(),
             parts,
             failed,
-            approved: self.approved,
+            approval: self.approval.clone(),
         };
         if self.pruned {
             mark(&mut whole);

@@ -8,6 +8,7 @@ pub mod compact;
 pub mod json;
 pub mod query;
 pub mod rank;
+pub mod redact;
 pub mod schema;
 pub mod taint;
 pub mod tokens;

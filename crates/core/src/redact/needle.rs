@@ -47,7 +47,7 @@ pub(super) struct Needle {
 }
 
 /// Backslashes in a row that count as one escape: JSON in JSON in JSON.
-const ESCAPES: usize = 8;
+pub(super) const ESCAPES: usize = 8;
 
 impl Needle {
     /// The text itself, plain, escaped or percent-encoded. Its line ends may also be `\r\n`.
@@ -79,6 +79,18 @@ impl Needle {
         self.units.len()
     }
 
+    /// The bytes that its spellings begin with, escapes undone.
+    pub(super) fn first_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.own_bytes(1);
+        if self.family == Family::Text {
+            bytes.truncate(1);
+            if bytes == *b"\n" {
+                bytes.push(b'\r');
+            }
+        }
+        bytes
+    }
+
     /// Bytes that its first units may begin with, besides those of escapes.
     pub(super) fn own_bytes(&self, first: usize) -> Vec<u8> {
         let mut out = Vec::new();
@@ -89,7 +101,7 @@ impl Needle {
                     out.extend(char::from_u32(*unit).map(|c| c.encode_utf8(&mut buffer).as_bytes().to_vec()).unwrap_or_default());
                 }
                 Family::Hex => out.extend([hex_digit(*unit), hex_digit(*unit).to_ascii_uppercase()]),
-                Family::Base64 => out.extend(sextet_bytes(*unit)),
+                Family::Base64 => out.extend([sextet_byte(*unit), sextet_url_byte(*unit)]),
             }
         }
         out
@@ -115,14 +127,8 @@ impl Needle {
                 vec![four(&lower), four(&lower.to_ascii_uppercase())]
             }
             Family::Base64 => {
-                let of = |alphabet: usize| -> Vec<u8> {
-                    let byte = |unit: &u32| {
-                        let bytes = sextet_bytes(*unit);
-                        bytes.get(alphabet).or(bytes.first()).copied()
-                    };
-                    units.iter().filter_map(byte).collect()
-                };
-                vec![four(&of(0)), four(&of(1))]
+                let of = |byte: fn(u32) -> u8| four(&units.iter().map(|unit| byte(*unit)).collect::<Vec<u8>>());
+                vec![of(sextet_byte), of(sextet_url_byte)]
             }
         };
         let mut heads: Vec<[u8; 4]> = heads.into_iter().flatten().collect();
@@ -196,7 +202,7 @@ impl Needle {
                 let sextet = |rest: &[u8], visit: &mut dyn FnMut(Reach)| match unit {
                     62 => ['+', '-'].into_iter().for_each(|c| character(c, rest, visit)),
                     63 => ['/', '_'].into_iter().for_each(|c| character(c, rest, visit)),
-                    _ => literal(rest, &sextet_bytes(unit), visit),
+                    _ => literal(rest, &[sextet_byte(unit)], visit),
                 };
                 sextet(rest, visit);
                 if number > 0 {
@@ -208,18 +214,28 @@ impl Needle {
 }
 
 fn hex_digit(value: u32) -> u8 {
-    char::from_digit(value, 16).map_or(b'0', |digit| digit as u8)
+    let value = (value & 15) as u8;
+    if value < 10 { b'0' + value } else { b'a' + value - 10 }
 }
 
-/// The byte of six bits in the standard alphabet, and in the other one where that differs.
-fn sextet_bytes(value: u32) -> Vec<u8> {
-    let value = value as u8;
+/// The byte of six bits in the standard alphabet.
+fn sextet_byte(value: u32) -> u8 {
+    let value = (value & 63) as u8;
     match value {
-        0..26 => vec![b'A' + value],
-        26..52 => vec![b'a' + value - 26],
-        52..62 => vec![b'0' + value - 52],
-        62 => vec![b'+', b'-'],
-        _ => vec![b'/', b'_'],
+        0..26 => b'A' + value,
+        26..52 => b'a' + value - 26,
+        52..62 => b'0' + value - 52,
+        62 => b'+',
+        _ => b'/',
+    }
+}
+
+/// The byte of six bits in the alphabet for addresses.
+fn sextet_url_byte(value: u32) -> u8 {
+    match sextet_byte(value) {
+        b'+' => b'-',
+        b'/' => b'_',
+        byte => byte,
     }
 }
 
@@ -283,20 +299,39 @@ fn hex_pair(byte: u8) -> [u8; 2] {
 /// `%41`, and `%2541` or `%252541` where it was encoded again.
 fn percent(rest: &[u8], bytes: &[u8], visit: &mut dyn FnMut(Reach)) {
     for again in 0..3 {
-        let mut wanted = Vec::with_capacity(8 * bytes.len());
+        let mut at = 0;
         for byte in bytes {
-            wanted.push(b'%');
-            (0..again).for_each(|_| wanted.extend(b"25"));
-            wanted.extend(hex_pair(*byte));
+            let [high, low] = hex_pair(*byte);
+            let (wanted, length) = match again {
+                0 => ([b'%', high, low, 0, 0, 0, 0], 3),
+                1 => ([b'%', b'2', b'5', high, low, 0, 0], 5),
+                _ => ([b'%', b'2', b'5', b'2', b'5', high, low], 7),
+            };
+            let wanted = wanted.get(..length).unwrap_or_default();
+            let mut reached = None;
+            no_case(rest.get(at..).unwrap_or_default(), wanted, &mut |reach| reached = Some(reach));
+            match reached {
+                Some(Reach::Ends(more)) => at += more,
+                Some(Reach::Open) => return visit(Reach::Open),
+                None => {
+                    at = 0;
+                    break;
+                }
+            }
         }
-        no_case(rest, &wanted, visit);
+        if at > 0 {
+            visit(Reach::Ends(at));
+        }
     }
 }
 
-/// What stands after some backslashes, of which there are one or more before each of its parts.
-fn after_escapes(rest: &[u8], parts: &[&[u8]], visit: &mut dyn FnMut(Reach)) {
+/// What stands after some backslashes: so many bytes of an array.
+type Part = ([u8; 5], usize);
+
+/// Parts, each after one backslash or more.
+fn after_escapes(rest: &[u8], parts: &[Part], visit: &mut dyn FnMut(Reach)) {
     let mut at = 0;
-    for part in parts {
+    for (part, length) in parts {
         let run = rest.iter().skip(at).take(ESCAPES).take_while(|byte| **byte == b'\\').count();
         let after = rest.get(at + run..).unwrap_or_default();
         if after.is_empty() {
@@ -306,7 +341,7 @@ fn after_escapes(rest: &[u8], parts: &[&[u8]], visit: &mut dyn FnMut(Reach)) {
             return;
         }
         let mut reached = None;
-        no_case(after, part, &mut |reach| reached = Some(reach));
+        no_case(after, part.get(..*length).unwrap_or_default(), &mut |reach| reached = Some(reach));
         match reached {
             Some(Reach::Ends(length)) => at += run + length,
             Some(Reach::Open) => return visit(Reach::Open),
@@ -322,37 +357,34 @@ fn escaped(c: char, bytes: &[u8], rest: &[u8], visit: &mut dyn FnMut(Reach)) {
         let run = rest.iter().take(ESCAPES).take_while(|byte| **byte == b'\\').count();
         [2, 4, 8].into_iter().filter(|length| *length <= run).for_each(|length| visit(Reach::Ends(length)));
     }
-    let letter: &[u8] = match c {
-        '\n' => b"n",
-        '\r' => b"r",
-        '\t' => b"t",
-        '\u{8}' => b"b",
-        '\u{c}' => b"f",
-        '"' => b"\"",
-        '\'' => b"'",
-        '/' => b"/",
-        _ => b"",
+    let letter = match c {
+        '\n' => b'n',
+        '\r' => b'r',
+        '\t' => b't',
+        '\u{8}' => b'b',
+        '\u{c}' => b'f',
+        '"' => b'"',
+        '\'' => b'\'',
+        '/' => b'/',
+        _ => 0,
     };
-    if !letter.is_empty() {
-        after_escapes(rest, &[letter], visit);
+    if letter != 0 {
+        after_escapes(rest, &[([letter, 0, 0, 0, 0], 1)], visit);
     }
     let mut buffer = [0; 2];
-    let unicode = |unit: u16| {
+    let unicode = |unit: u16| -> Part {
         let ([a, b], [c, d]) = (hex_pair((unit >> 8) as u8), hex_pair((unit & 0xff) as u8));
-        [b'u', a, b, c, d]
+        ([b'u', a, b, c, d], 5)
     };
     match *c.encode_utf16(&mut buffer) {
-        [one] => after_escapes(rest, &[&unicode(one)], visit),
-        [high, low] => after_escapes(rest, &[&unicode(high), &unicode(low)], visit),
+        [one] => after_escapes(rest, &[unicode(one)], visit),
+        [high, low] => after_escapes(rest, &[unicode(high), unicode(low)], visit),
         _ => {}
     }
-    let pairs: Vec<[u8; 3]> = bytes
-        .iter()
-        .map(|byte| {
-            let [high, low] = hex_pair(*byte);
-            [b'x', high, low]
-        })
-        .collect();
-    let parts: Vec<&[u8]> = pairs.iter().map(<[u8; 3]>::as_slice).collect();
-    after_escapes(rest, &parts, visit);
+    let mut parts: [Part; 4] = [([0; 5], 0); 4];
+    for (part, byte) in parts.iter_mut().zip(bytes) {
+        let [high, low] = hex_pair(*byte);
+        *part = ([b'x', high, low, 0, 0], 3);
+    }
+    after_escapes(rest, parts.get(..bytes.len()).unwrap_or_default(), visit);
 }

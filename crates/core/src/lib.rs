@@ -8,7 +8,9 @@ pub mod compact;
 pub mod json;
 pub mod query;
 pub mod rank;
+pub mod redact;
 pub mod schema;
+pub mod taint;
 pub mod tokens;
 
 mod decision;

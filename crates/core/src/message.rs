@@ -80,6 +80,8 @@ pub enum ArgsState {
     Complete,
     /// The reply ended first. Such a call never runs.
     Truncated,
+    /// They held a registered secret, which was taken out. Such a call never runs.
+    Redacted,
 }
 
 /// A call as the model wrote it.

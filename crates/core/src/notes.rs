@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::taint::{Marks, Taint};
 use crate::words::words;
 
 words! {
@@ -97,6 +98,9 @@ pub struct GateNotes {
     /// Whoever decided changed the arguments.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
+    /// What the arguments repeat of marked text.
+    #[serde(default, skip_serializing_if = "Taint::is_empty")]
+    pub taint: Taint,
 }
 
 impl GateNotes {
@@ -113,6 +117,9 @@ pub struct ResultNotes {
     /// Guardrails that changed the result, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewrote: Vec<RewriteNote>,
+    /// Where its text came from, for later calls that repeat it.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub marks: Marks,
 }
 
 impl ResultNotes {

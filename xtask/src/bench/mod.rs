@@ -8,6 +8,7 @@ mod cold;
 mod journal;
 pub(crate) mod local;
 mod loops;
+mod redact;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,7 @@ const FIGURES: &[Figure] = &[
     Figure { name: "loop.step", unit: "µs", limit: Limit::AtMost(25.0), measure: loops::step },
     Figure { name: "loop.growth", unit: "x", limit: Limit::AtMost(4.4), measure: loops::growth },
     Figure { name: "assemble", unit: "MB/s", limit: Limit::AtLeast(100.0), measure: assemble::recorded },
+    Figure { name: "redact", unit: "MB/s", limit: Limit::AtLeast(200.0), measure: redact::throughput },
     Figure { name: "parallel", unit: "ms", limit: Limit::AtMost(25.0), measure: loops::parallel },
     Figure { name: "journal.ratio", unit: "x", limit: Limit::AtLeast(0.35), measure: journal::journal },
     Figure { name: "journal.scaling", unit: "x", limit: Limit::AtLeast(5.0), measure: journal::journal },

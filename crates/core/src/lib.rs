@@ -9,6 +9,7 @@ pub mod json;
 pub mod query;
 pub mod rank;
 pub mod schema;
+pub mod screen;
 pub mod tokens;
 
 mod event;

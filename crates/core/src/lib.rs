@@ -10,6 +10,7 @@ pub mod query;
 pub mod rank;
 pub mod redact;
 pub mod schema;
+pub mod screen;
 pub mod taint;
 pub mod tokens;
 

@@ -119,6 +119,11 @@ impl ApprovalAsk {
         self.expires_at.is_some_and(|expires| at >= expires)
     }
 
+    /// Whether the decision lets the call run, and came in time.
+    pub fn is_approved_by(&self, decision: &Decision) -> bool {
+        decision.approves() && !decision.at.is_some_and(|at| self.has_lapsed(at))
+    }
+
     /// Whether a decision of this kind is an answer to it.
     pub fn takes(&self, verdict: &DecisionVerdict) -> bool {
         match verdict {

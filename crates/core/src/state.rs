@@ -98,6 +98,20 @@ impl Call {
         Some(ApprovalMark { args, automatic: decision.automatic, remember: decision.remember.clone() })
     }
 
+    /// The arguments that a person approved, also where the gate has not looked at the decision yet; those that code approved only
+    /// where it says that this is to be remembered (sdk-tools 11.2/9).
+    pub(crate) fn approved_arguments(&self) -> Option<&Arc<str>> {
+        let shown = self.gated.as_ref().map_or(&self.written, |gated| &gated.text);
+        let (decision, arguments) = match &self.state {
+            CallState::Decided(ask, decision) if ask.kind.can_be_remembered() && ask.is_approved_by(decision) => {
+                (decision, decision.edited().unwrap_or(shown))
+            }
+            CallState::Decided(..) => return None,
+            _ => (self.decision.as_ref().filter(|decision| decision.approves())?, shown),
+        };
+        (!decision.automatic || decision.remember.is_some()).then_some(arguments)
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.state, CallState::Done)
     }

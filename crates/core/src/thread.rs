@@ -712,8 +712,9 @@ impl Thread {
 
     /// Approvals by people of calls of the open turn: what `once` reads besides the transcript (sdk-tools 11.2/7).
     pub fn approved_in_turn(&self, tool: &str) -> Vec<Arc<str>> {
-        let approved = self.open_calls().filter(|call| *call.tool == *tool).filter_map(Call::approval_mark);
-        approved.filter(|mark| !mark.automatic || mark.remember.is_some()).map(|mark| mark.args).collect()
+        let of_tool = self.open_calls().filter(|call| *call.tool == *tool);
+        let approved = of_tool.filter_map(|call| call.approved_arguments());
+        approved.map(|arguments| crate::json::sorted_hash(arguments).into()).collect()
     }
 
     /// The open call that waits for this decision, about these arguments.
@@ -731,7 +732,7 @@ impl Thread {
 
     /// A decision that stands for other calls too brings those of the turn that wait before the gate again (sdk-tools 11.2/7).
     fn approved(&mut self, decided: &CallId, ask: &ApprovalAsk, decision: &Decision) {
-        if !decision.approves() || !ask.kind.can_be_remembered() {
+        if !ask.is_approved_by(decision) || !ask.kind.can_be_remembered() {
             return;
         }
         let Some(call) = self.calls.get(decided) else { return };

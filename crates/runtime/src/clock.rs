@@ -1,5 +1,6 @@
 //! Where the runtime's time comes from.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,14 +23,14 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that a test sets.
-#[derive(Debug, Default)]
-pub struct FixedClock(AtomicI64);
+/// A clock that a test sets. Clones are one clock.
+#[derive(Clone, Debug, Default)]
+pub struct FixedClock(Arc<AtomicI64>);
 
 impl FixedClock {
     /// Stands at `at`.
     pub fn at(at: Timestamp) -> Self {
-        Self(AtomicI64::new(at.0))
+        Self(Arc::new(AtomicI64::new(at.0)))
     }
 
     /// Moves on.

@@ -41,7 +41,7 @@ mod values;
 
 pub use approval::{ApprovalOutcome, ApprovalPolicy, ApprovalRequest, NeedsApproval};
 pub use body::{BlockingWork, Running, ToolBody};
-pub use context::{Approval, ContextParts, EnvSource, Identity, Snapshots, ToolContext};
+pub use context::{Approval, ContextParts, EnvSource, Identity, PrincipalKind, Snapshots, ToolContext};
 pub use define::{DefinitionError, Tool, ToolBuilder, ToolDef, schema_of};
 pub use error::ToolError;
 pub use extract::{Args, CallId, Ctx, Env, EnvView, Files, FromCall, Principal, Progress, ProgressSender, State, ToolArg, Values};

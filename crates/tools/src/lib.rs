@@ -1,4 +1,4 @@
-//! Built-in tools: dates and todo lists.
+//! Built-in tools: dates, todo lists, and a question to the user.
 //!
 //! ```
 //! let names: Vec<_> = toolwright_tools::builtin().iter().map(|tool| tool.name().to_string()).collect();
@@ -7,11 +7,13 @@
 
 mod clock;
 mod date;
+mod question;
 mod todo;
 mod written;
 
 pub use clock::{Clock, Today};
 pub use date::{Day, current_date, day_name};
+pub use question::{Answered, Question, ask_question};
 pub use todo::{MemoryTodos, TodoEntry, TodoList, TodoStore, TodoTools};
 pub use toolwright_tool::core::{Todo, TodoCounts, TodoStatus};
 

@@ -18,27 +18,27 @@ pub use tokio_util::sync::CancellationToken;
 pub use toolwright_core as core;
 pub use toolwright_core::compact::{is_pinned, pin_message};
 pub use toolwright_core::{
-    AbortReason, Action, Annotations, ApprovalId, Author, Decision, DecisionVerdict, Event, EventKind, FinishReason, Input, Issue, Item,
-    Message, OnInterrupt, Outcome, Part, Record, RecordBody, RunId, RunLimits, Seq, Side, Thread, ThreadId, Timestamp, ToolFailure,
-    ToolFailureKind, ToolName, ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
+    AbortReason, Action, Annotations, ApprovalId, AskKind, Author, Decision, DecisionVerdict, Event, EventKind, FinishReason, Input, Issue,
+    Item, Message, OnInterrupt, Outcome, Part, Record, RecordBody, Remember, RunId, RunLimits, Seq, Side, Thread, ThreadId, Timestamp,
+    ToolFailure, ToolFailureKind, ToolName, ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
 };
 pub use toolwright_runtime::{
-    AgentError, Approvals, Canceller, Check, Clock, CompactedMessages, Compaction, CompactionFailure, CompactionOutcome, CompactionPlan,
-    CompactionRequest, CompactionStrategy, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers, Joined, MemoryStore, Model,
-    ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, OnDrift, Page,
-    PendingApproval, Prices, PruneToolResults, Registry, RegistryError, Reply, RunControl, RunStream, Stage, StageKind, Store, StoreError,
-    Summarize, SystemClock, ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus, Threads, Ticket, ToolChoice, TurnPolicy,
-    TwoPhase, Worker, compact_messages,
+    AgentError, Approvals, ApproveAnswer, Calls, Canceller, Check, Clock, CompactedMessages, Compaction, CompactionFailure,
+    CompactionOutcome, CompactionPlan, CompactionRequest, CompactionStrategy, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers,
+    Joined, MemoryStore, Model, ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings,
+    ModelStream, OnDrift, Page, PendingApproval, Prices, PruneToolResults, Registry, RegistryError, Reply, RunControl, RunStream, Stage,
+    StageKind, Store, StoreError, Summarize, SystemClock, ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus, Threads,
+    Ticket, ToolChoice, TurnPolicy, TwoPhase, Worker, compact_messages,
 };
 #[doc(hidden)]
 pub use toolwright_tool::macro_support;
 /// `serde_json`'s macro for JSON values.
 pub use toolwright_tool::macro_support::serde_json::json;
 pub use toolwright_tool::{
-    Approval, ApprovalOutcome, Args, CallId, Content, Ctx, DefinitionError, Env, EnvSource, FileEntry, FileKind, FileOptions, FileStats,
-    Files, FromCall, GrepHit, Identity, IntoToolResult, Keep, KeepLimits, NeedsApproval, Principal, Progress, ProgressSender, Requirements,
-    Running, State, StateMap, ThreadFiles, ThreadValues, Tool, ToolArg, ToolBody, ToolBuilder, ToolContext, ToolDef, ToolError, Values,
-    args, schema_of, tool, tools,
+    Approval, ApprovalOutcome, ApprovalRequest, Args, CallId, Content, Ctx, DefinitionError, Env, EnvSource, FileEntry, FileKind,
+    FileOptions, FileStats, Files, FromCall, GrepHit, Identity, IntoToolResult, Keep, KeepLimits, NeedsApproval, Principal, PrincipalKind,
+    Progress, ProgressSender, Requirements, Running, State, StateMap, ThreadFiles, ThreadValues, Tool, ToolArg, ToolBody, ToolBuilder,
+    ToolContext, ToolDef, ToolError, Values, args, schema_of, tool, tools,
 };
 
 /// The wires to models.

@@ -4,7 +4,8 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use toolwright_core::{
-    ApprovalAsk, ApprovalId, DecisionVerdict, Remember, Remembered, Timestamp, ToolFailure, ToolFailureKind, Verdict, json::sorted_hash,
+    ApprovalAsk, ApprovalId, AskKind, DecisionVerdict, Remember, Remembered, Timestamp, ToolFailure, ToolFailureKind, Verdict,
+    json::sorted_hash,
 };
 use toolwright_tool::{ApprovalOutcome, ApprovalRequest, NeedsApproval, Tool, ToolContext, ToolError};
 
@@ -56,6 +57,8 @@ impl Dispatch {
             return Err(Stopped::refused(lapsed(name, asked)));
         }
         match &decision.verdict {
+            // Nobody reviewed anything: a question was declined (sdk-tools 14.2/4).
+            DecisionVerdict::Reject if asked.kind == AskKind::Question => Err(Stopped::refused(declined(name, decision.note.clone()))),
             DecisionVerdict::Reject => Err(Stopped::refused(ToolFailure::rejected(name, decision.note.clone()))),
             DecisionVerdict::Complete { output } => Err(Stopped::answered((**output).clone())),
             DecisionVerdict::Fail { failure } => Err(Stopped::refused((**failure).clone())),
@@ -88,9 +91,16 @@ impl Dispatch {
     }
 }
 
+fn declined(name: &str, note: Option<String>) -> ToolFailure {
+    let said = note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+    let mut failure = ToolFailure::rejected(name, note);
+    failure.message = format!("the user declined to answer{said}");
+    failure
+}
+
 fn lapsed(name: &str, asked: &ApprovalAsk) -> ToolFailure {
     let until = asked.expires_at.map(|at| format!(" at {}", at.to_iso())).unwrap_or_default();
-    if asked.kind == toolwright_core::AskKind::External {
+    if asked.kind == AskKind::External {
         let message = format!("no result for `{name}` came in time; the wait ended{until}, and the outcome is unknown");
         return ToolFailure::new(ToolFailureKind::Execution, name, &message).named("TimeoutError");
     }

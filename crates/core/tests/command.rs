@@ -1,6 +1,8 @@
 //! Shell text as the list of commands it would run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
+use toolwright_core::policy::command::Fit::{Maybe, No, Yes};
+use toolwright_core::policy::command::RedirectKind::{Duplicate, Read, Text, Write};
 use toolwright_core::policy::command::{CommandPattern, Fit, MAX_TEXT, RedirectKind, Script, SimpleCommand, read, read_words};
 
 /// The commands of a text that is clear, each with its words joined by `|`.
@@ -247,7 +249,7 @@ fn redirections_say_what_they_touch() {
     let kinds = |text: &str| -> Vec<(RedirectKind, bool)> {
         read(text).commands[0].redirects.iter().map(|redirect| (redirect.kind, redirect.touches_a_file())).collect()
     };
-    use RedirectKind::{Duplicate, Read, Text, Write};
+
     assert_eq!(kinds("a <in >out 2>>err"), [(Read, true), (Write, true), (Write, true)]);
     assert_eq!(kinds("a >/dev/null 2>&1 3>&- 4<&0-"), [(Write, false), (Duplicate, false), (Duplicate, false), (Duplicate, false)]);
     assert_eq!(kinds("a >&file <>x >|y &>z"), [(Write, true), (Write, true), (Write, true), (Write, true)]);
@@ -276,7 +278,6 @@ fn fits(pattern: &str, text: &str) -> (Fit, Fit) {
 // case: field-reports 134
 #[test]
 fn patterns_are_matched_on_words() {
-    use Fit::{Maybe, No, Yes};
     assert_eq!(fits("git status", "git status"), (Yes, Yes));
     assert_eq!(fits("git status *", "git statusx"), (No, No));
     assert_eq!(fits("git *", "gitx log"), (No, No));

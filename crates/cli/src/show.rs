@@ -210,6 +210,7 @@ fn aside(kind: &EventKind) -> Option<String> {
             format!("what the model reads was made shorter: about {tokens_after} tokens, from {tokens_before}")
         }
         EventKind::ContextCleared { messages_cleared, .. } => format!("the conversation was emptied of {messages_cleared} messages"),
+        EventKind::PermissionMode { from, to, .. } => format!("the permission mode is {to}, it was {from}"),
         EventKind::ThreadForked { from, at } => format!("up to here this is the past of {from}, up to its position {at}"),
         EventKind::AgentDrift { model, tools_added, tools_removed, tools_changed, instructions } => {
             let mut what: Vec<String> = Vec::new();

@@ -10,6 +10,7 @@ use crate::file::AttachmentRef;
 use crate::finish::{AbortReason, FinishReason, StepFinish};
 use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::notes::{RuleMatch, ShadowNote};
+use crate::policy::PermissionMode;
 use crate::usage::Usage;
 
 /// The version of the event layout.
@@ -607,6 +608,17 @@ pub enum EventKind {
         /// The instructions are others.
         instructions: bool,
     },
+    /// The permission mode was switched.
+    #[serde(rename = "permission.mode", rename_all = "camelCase")]
+    PermissionMode {
+        /// The mode before.
+        from: PermissionMode,
+        /// The mode from here on.
+        to: PermissionMode,
+        /// It holds for this run alone.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        run_only: bool,
+    },
     /// The events before this one are another thread's.
     #[serde(rename = "thread.forked", rename_all = "camelCase")]
     ThreadForked {
@@ -622,7 +634,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// The types this version reads.
-    pub const TYPES: [&'static str; 33] = [
+    pub const TYPES: [&'static str; 34] = [
         "run.start",
         "step.start",
         "text.delta",
@@ -642,6 +654,7 @@ impl EventKind {
         "approval.delegated",
         "approval.reminded",
         "permission.decision",
+        "permission.mode",
         "step.done",
         "error",
         "run.done",
@@ -696,6 +709,7 @@ impl EventKind {
             Self::CompactionDone { .. } => "compaction.done",
             Self::ContextCleared { .. } => "context.cleared",
             Self::AgentDrift { .. } => "agent.drift",
+            Self::PermissionMode { .. } => "permission.mode",
             Self::ThreadForked { .. } => "thread.forked",
             Self::GuardrailTripped { .. } => "guardrail.tripped",
             Self::GuardrailRewrote { .. } => "guardrail.rewrote",

@@ -6,6 +6,7 @@ pub mod args;
 pub mod codes;
 pub mod compact;
 pub mod json;
+pub mod policy;
 pub mod query;
 pub mod rank;
 pub mod redact;

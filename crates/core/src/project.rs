@@ -40,6 +40,7 @@ fn args_value(arguments: Option<&Arc<str>>) -> Value {
 /// | `context.compacted` | `compaction.start`, `compaction.done` |
 /// | `transcript.replaced` | `context.cleared` if it was emptied |
 /// | `agent.drifted`, `thread.forked` | `agent.drift`, `thread.forked` |
+/// | `permission.mode` | `permission.mode` |
 /// | `run.done` | `error` if it failed, `guardrail.tripped` if a repetition ended it, then `run.done` |
 /// | others | none |
 pub fn project(record: &Record) -> Vec<EventKind> {
@@ -229,6 +230,9 @@ pub fn project(record: &Record) -> Vec<EventKind> {
             tools_changed: drift.tools_changed.clone(),
             instructions: drift.instructions,
         }],
+        RecordBody::PermissionMode { from, to, run_only } => {
+            vec![EventKind::PermissionMode { from: *from, to: *to, run_only: *run_only }]
+        }
         RecordBody::ThreadForked { from, through } => vec![EventKind::ThreadForked { from: from.clone(), at: *through }],
         _ => Vec::new(),
     }

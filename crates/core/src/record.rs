@@ -17,6 +17,7 @@ use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::message::Message;
 use crate::notes::{GateNotes, ResultNotes};
 use crate::output::ToolOutput;
+use crate::policy::PermissionMode;
 use crate::usage::Usage;
 use crate::words::words;
 
@@ -490,6 +491,17 @@ pub enum RecordBody {
     /// The agent that goes on differs from the one that began.
     #[serde(rename = "agent.drifted")]
     AgentDrifted(Drift),
+    /// The permission mode was switched.
+    #[serde(rename = "permission.mode", rename_all = "camelCase")]
+    PermissionMode {
+        /// The mode before.
+        from: PermissionMode,
+        /// The mode from here on.
+        to: PermissionMode,
+        /// It holds for this run alone, and for what goes on from it after a pause.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        run_only: bool,
+    },
     /// The records before this one were copied from another thread.
     #[serde(rename = "thread.forked", rename_all = "camelCase")]
     ThreadForked {

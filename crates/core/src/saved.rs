@@ -14,6 +14,7 @@ use crate::fingerprint::Fingerprint;
 use crate::finish::FinishReason;
 use crate::ids::{CallId, InputId, RunId, Seq, ThreadId};
 use crate::message::{Author, Item, Message};
+use crate::policy::PermissionMode;
 use crate::record::{Ending, Outcome, Record, RecordBody};
 use crate::reshape::{is_pruned, mark_pruned, summary_message};
 use crate::state::{LastRun, Measured, OpenStep, QueuedInput, Repetition, Run, Turn, result_item};
@@ -82,6 +83,10 @@ pub struct Saved {
     repetition: (String, u32),
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     remembered: Vec<Remembered>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mode: Option<(Seq, PermissionMode)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run_mode: Option<(Seq, PermissionMode)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -165,6 +170,8 @@ impl Thread {
             last_step: self.last_step,
             used_ids: self.used_ids.iter().cloned().collect(),
             repetition: (self.repetition.what.hash(), self.repetition.count),
+            mode: self.mode,
+            run_mode: self.run_mode,
             remembered: self.remembered.clone(),
         };
         #[cfg(feature = "planted-bugs")]
@@ -264,6 +271,8 @@ impl Saved {
         thread.last_step = self.last_step;
         thread.used_ids = self.used_ids.into_iter().collect::<HashSet<_>>();
         thread.remembered = self.remembered;
+        thread.mode = self.mode;
+        thread.run_mode = self.run_mode;
         thread.repetition = Repetition { what: Turn::Hash(self.repetition.0), count: self.repetition.1 };
         Ok(thread)
     }

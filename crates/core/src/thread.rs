@@ -10,6 +10,7 @@ use crate::fingerprint::Fingerprint;
 use crate::finish::{AbortReason, FinishReason};
 use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::message::{Author, CallItem, Item, Message};
+use crate::policy::PermissionMode;
 use crate::record::{CallOpening, CallOrigin, Ending, Outcome, Record, RecordBody, RunCause, Verdict};
 use crate::saved::{Origin, ResultOrigin};
 use crate::state::{
@@ -69,6 +70,9 @@ pub struct Thread {
     pub(crate) repetition: Repetition,
     /// Approvals that stand for later calls.
     pub(crate) remembered: Vec<Remembered>,
+    /// The permission mode of the thread, and that of one run, each with the position of its record.
+    pub(crate) mode: Option<(Seq, PermissionMode)>,
+    pub(crate) run_mode: Option<(Seq, PermissionMode)>,
     pub(crate) blocked_by: Option<String>,
     #[cfg(feature = "planted-bugs")]
     completion_order: Option<Vec<CallId>>,
@@ -209,6 +213,23 @@ impl Thread {
     /// The unknown kind of record that keeps this thread from moving, if there is one.
     pub fn blocked_by(&self) -> Option<&str> {
         self.blocked_by.as_deref()
+    }
+
+    /// The permission mode that the thread says: that of its run, unless the thread's own was switched since; else its own.
+    /// `None` where only the agent has one.
+    pub fn permission_mode(&self) -> Option<PermissionMode> {
+        self.run_mode_since(self.run.as_ref().map(|run| run.since)).or(self.mode.map(|(_, mode)| mode))
+    }
+
+    /// The mode that was meant for the last run alone, if a run that goes on from it is to have it too.
+    pub fn mode_to_go_on(&self) -> Option<PermissionMode> {
+        self.run_mode_since(self.last_run.as_ref().map(|run| run.since))
+    }
+
+    fn run_mode_since(&self, since: Option<Seq>) -> Option<PermissionMode> {
+        let (at, mode) = self.run_mode?;
+        let is_of_run = since.is_some_and(|since| at > since);
+        (is_of_run && self.mode.is_none_or(|(switched, _)| switched < at)).then_some(mode)
     }
 
     /// How many bodies of `tool` began in this run.
@@ -458,6 +479,14 @@ impl Thread {
             RecordBody::InputReturned { id, .. } => drop(self.unqueue(id)?),
             RecordBody::ContextCompacted(compaction) => self.compact(record.seq, compaction)?,
             RecordBody::AgentDrifted(_) => {}
+            RecordBody::PermissionMode { to, run_only, .. } => {
+                if *run_only {
+                    self.active_run()?;
+                    self.run_mode = Some((record.seq, *to));
+                } else {
+                    self.mode = Some((record.seq, *to));
+                }
+            }
             RecordBody::ThreadForked { .. } => self.become_fork(),
             RecordBody::TranscriptReplaced { messages, cleared } => {
                 self.replace_transcript(record.seq, messages)?;

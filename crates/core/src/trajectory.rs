@@ -229,7 +229,8 @@ pub fn end_of_step(records: &[Arc<Record>], step: u32) -> Option<Seq> {
             | RecordBody::RunCancelled { .. }
             | RecordBody::InputQueued { .. }
             | RecordBody::InputReturned { .. }
-            | RecordBody::AgentDrifted(_) => {}
+            | RecordBody::AgentDrifted(_)
+            | RecordBody::PermissionMode { .. } => {}
             _ => break,
         }
     }

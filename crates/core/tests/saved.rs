@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
+use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
     AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, Author, CallId, CallItem, CallOpening, CallOrigin, CallState, Decision,
     Failure, FinishReason, InputId, InputMode, Item, Message, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, Saved, Seq, Thread,
@@ -273,7 +274,7 @@ impl Journal {
 
     /// Something that may come at any time; whether it fits, the thread says.
     fn disturb(&mut self, which: u8, choice: u8) -> Option<RecordBody> {
-        Some(match which % 12 {
+        Some(match which % 13 {
             0 | 1 => {
                 let only = (choice.is_multiple_of(3)).then(|| self.thread.run().map(|run| run.id.clone())).flatten();
                 let mode = if choice.is_multiple_of(2) { InputMode::Queue } else { InputMode::Steer };
@@ -288,6 +289,10 @@ impl Journal {
             }
             2 => RecordBody::RunCancelled { reason: AbortReason::abort("stop") },
             3..=5 => self.compacted(choice, which.wrapping_mul(37) ^ choice),
+            12 => {
+                let to = PermissionMode::ALL[usize::from(choice) % 4];
+                RecordBody::PermissionMode { from: PermissionMode::Default, to, run_only: choice.is_multiple_of(3) }
+            }
             6 => RecordBody::ThreadForked { from: ThreadId::new("other").unwrap(), through: self.thread.head() },
             7 => {
                 let messages: Vec<_> = self.thread.transcript().iter().skip(self.cuts()[0]).cloned().collect();
@@ -374,6 +379,7 @@ fn view(thread: &Thread) -> Vec<(&'static str, String)> {
         ("counts", format!("{} {}", thread.calls_in_run("act"), thread.retries_in_run("act"))),
         ("what is next", format!("{:?} {}", thread.next(), thread.can_go_on())),
         ("what is saved", format!("{:?}", thread.save())),
+        ("permission mode", format!("{:?} {:?}", thread.permission_mode(), thread.mode_to_go_on())),
         ("blocked by", format!("{:?}", thread.blocked_by())),
     ]
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use toolwright_core::args::RepairNote;
+use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
     AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, AskKind, Author, CallId, CallItem, CallOpening, CallOrigin, Compaction,
     Decision, Delegation, Drift, Ending, Event, EventKind, Failure, Fingerprint, FinishReason, Folded, GuardrailTrip, InputId, InputMode,
@@ -453,6 +454,7 @@ fn every_record() -> Vec<RecordBody> {
             usage: Some(usage),
         }),
         RecordBody::AgentDrifted(Drift { model: true, tools_added: vec!["t".to_owned()], ..Drift::default() }),
+        RecordBody::PermissionMode { from: PermissionMode::Default, to: PermissionMode::Plan, run_only: true },
         RecordBody::ThreadForked { from: ThreadId::new("source").unwrap(), through: Seq(7) },
         RecordBody::TranscriptReplaced { messages: vec![Arc::new(Message::human("go"))], cleared: Some((id(), 4)) },
         RecordBody::ResultReplaced { call: CallId::new("a"), tool: "act".into(), output: Arc::new(ToolOutput::text("x")) },
@@ -512,6 +514,7 @@ fn every_event() -> Vec<Value> {
         json!({ "type": "approval.delegated", "approvalId": "t:1:c", "toolCallId": "c", "to": ["grace"], "by": "ada", "note": "away" }),
         json!({ "type": "approval.reminded", "approvalId": "t:1:c", "toolCallId": "c", "toolName": "act", "times": 2 }),
         json!({ "type": "permission.decision", "toolCallId": "c", "toolName": "act", "decision": "deny", "rule": { "index": 0, "reason": "r" }, "args": {}, "at": "rules", "hook": "h", "reason": "r", "mode": "plan", "shadow": [{ "index": 1, "decision": "ask" }] }),
+        json!({ "type": "permission.mode", "from": "default", "to": "acceptEdits", "runOnly": true }),
         json!({ "type": "step.done", "step": 1, "finishReason": "odd", "usage": { "promptTokens": 1, "completionTokens": 2, "totalTokens": 3, "inputTokens": 1, "outputTokens": 2, "estimated": false } }),
         json!({ "type": "error", "error": { "name": "E", "message": "m" } }),
         json!({ "type": "run.done", "finishReason": "aborted", "text": "", "abortReason": { "name": "AbortError", "message": "m" } }),

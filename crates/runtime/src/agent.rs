@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use toolwright_core::policy::{Rule, RuleSet};
 use toolwright_core::{
     AbortReason, Author, CallId, CallOpening, CallOrigin, Fingerprint, Input, Item, Message, RunCause, RunLimits, ThreadId, ToolSpec,
 };
@@ -21,6 +22,7 @@ use crate::error::AgentError;
 use crate::hub::Hubs;
 use crate::memory::MemoryStore;
 use crate::model::{Model, ModelInfo, ModelRequest, ModelResolver, ModelSettings, ModelStream};
+use crate::permissions::{Audit, ModeSource, PermissionEntry, PermissionOptions};
 use crate::registry::Registry;
 use crate::run::{Reply, RunStream};
 use crate::stage::{Stage, StageKind, Stages};
@@ -211,6 +213,7 @@ pub struct AgentBuilder<R = NoResolvers> {
     settings: ModelSettings,
     registry: Registry,
     stages: Stages,
+    permissions: PermissionOptions,
     state: StateMap,
     run_state: Vec<(std::any::TypeId, &'static str)>,
     env: Arc<dyn EnvSource>,
@@ -289,6 +292,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             settings: ModelSettings::default(),
             registry: Registry::new(),
             stages: Stages::default(),
+            permissions: PermissionOptions::default(),
             state: StateMap::default(),
             run_state: Vec::new(),
             env: Arc::new(ProcessEnv),
@@ -392,6 +396,51 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
     #[must_use]
     pub fn stage(mut self, kind: StageKind, stage: impl Stage) -> Self {
         self.stages.add(kind, Arc::new(stage));
+        self
+    }
+
+    /// Permission rules, tried in this order after those that were given before; the first that matches decides. Where none does, the
+    /// tool's own `needs_approval` has its say. They apply however a call comes.
+    ///
+    /// ```
+    /// use toolwright_core::policy::{allow, ask, deny, destructive, glob, read_only};
+    /// # use toolwright_runtime::{Agent, NoResolvers};
+    /// let agent = Agent::<NoResolvers>::builder()
+    ///     .rules([deny(glob("delete_*")), ask(destructive()), allow(read_only())])
+    ///     .build_without_model()?;
+    /// # Ok::<_, toolwright_runtime::AgentError>(())
+    /// ```
+    #[must_use]
+    pub fn rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.permissions.rules.extend(rules);
+        self
+    }
+
+    /// As [`rules`](Self::rules), for rules that were read from data.
+    #[must_use]
+    pub fn rule_set(self, rules: &RuleSet) -> Self {
+        self.rules(rules.rules().iter().cloned())
+    }
+
+    /// The permission mode where neither the thread nor the run has one: a mode, or a function that is asked at every call.
+    #[must_use]
+    pub fn permission_mode(mut self, mode: impl Into<ModeSource>) -> Self {
+        self.permissions.mode = mode.into();
+        self
+    }
+
+    /// What tools of this origin, such as `mcp:docs`, say of themselves counts for a yes: for rules that allow, and in plan mode. See
+    /// [`Matcher::origin`](toolwright_core::policy::Matcher::origin) for the form.
+    #[must_use]
+    pub fn trust_hints_of(mut self, origin: impl Into<String>) -> Self {
+        self.permissions.trusted.push(origin.into());
+        self
+    }
+
+    /// Is told of what was decided about each call, with who the run acts for (sdk-tools 12.3). It decides nothing.
+    #[must_use]
+    pub fn on_permission_decision(mut self, tell: impl Fn(&PermissionEntry, Option<&Identity>) + Send + Sync + 'static) -> Self {
+        self.permissions.audit = Some(Audit::new(tell));
         self
     }
 
@@ -521,9 +570,11 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             None => None,
         };
         let tools = self.registry.specs();
+        let permissions = self.permissions.build(&self.registry)?;
         let dispatch = Dispatch {
             registry: self.registry,
             stages: self.stages,
+            permissions,
             agent: Arc::clone(&self.name),
             state: self.state,
             env: self.env,
@@ -685,5 +736,6 @@ pub(crate) fn next_run(
         instructions: Some(Arc::clone(&inner.instructions)),
         added,
         fingerprint: Some(Arc::clone(&inner.fingerprint)),
+        mode: None,
     }
 }

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::task::coop::{consume_budget, unconstrained};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::args::{Arguments, Repair, RepairNote};
+use toolwright_core::policy::{PermissionMode, Taint};
 use toolwright_core::{
-    ApprovalAsk, ArgsState, CallId, Decision, DecisionVerdict, Ending, Failure, GateNotes, Issue, Outcome, Part, Remembered, RunId,
-    ThreadId, Timestamp, ToolFailure, ToolFailureKind, ToolOutput, Transcript, Verdict,
+    ApprovalAsk, ArgsState, AskKind, CallId, Decision, DecisionVerdict, Ending, Failure, GateNotes, Issue, Outcome, Part, PermissionNote,
+    PermissionWord, Remembered, RunId, ThreadId, Timestamp, ToolFailure, ToolFailureKind, ToolOutput, Transcript, Verdict,
 };
 use toolwright_tool::{
     Approval, ApprovalOutcome, ApprovalRequest, ContextParts, EnvSource, Identity, MemoryKeep, Running, Snapshots, StateMap, Tool,
@@ -27,6 +28,7 @@ mod asking;
 use crate::attachments;
 use crate::driver::{Executed, GateOutcome};
 use crate::keep::Beside;
+use crate::permissions::{Permissions, Said, Trail};
 use crate::registry::Registry;
 use crate::stage::{Check, GateCall, StageKind, Stages};
 
@@ -42,6 +44,7 @@ pub const DEFAULT_RESULT_LIMIT: usize = 100_000;
 pub(crate) struct Dispatch {
     pub(crate) registry: Registry,
     pub(crate) stages: Stages,
+    pub(crate) permissions: Permissions,
     pub(crate) agent: Arc<str>,
     pub(crate) state: StateMap,
     pub(crate) env: Arc<dyn EnvSource>,
@@ -61,6 +64,8 @@ pub(crate) struct RunFacts {
     pub(crate) state: StateMap,
     pub(crate) cancelled: CancellationToken,
     pub(crate) beside: Beside,
+    /// The permission mode that the thread says, as it is now.
+    pub(crate) mode: Option<PermissionMode>,
 }
 
 /// A call before the gate.
@@ -154,11 +159,12 @@ impl Dispatch {
             let mut failure = self.not_found(&request.tool);
             failure.tool_call_id = Some(id);
             let shown = object_text(&request.written);
+            let permission = self.audit(Trail::new(), &request, &Value::Object(Map::new()));
             return GateOutcome {
                 arguments: shown,
                 repairs: Vec::new(),
                 read_only: false,
-                notes: None,
+                notes: GateNotes { permission, ..GateNotes::default() }.some(),
                 verdict: Verdict::Refuse { failure: Arc::new(failure.clone()) },
                 settled: Some(Executed::of(Outcome::failed(failure))),
             };
@@ -182,12 +188,18 @@ impl Dispatch {
             }
         };
         let mut cx = self.context(tool, &request, Arc::new(arguments));
-        let passed = self.stages_and_approval(tool, &mut cx, &request).await;
+        let mut trail = Trail::new();
+        let passed = self.stages_and_approval(tool, &mut cx, &request, &mut trail).await;
         let args = cx.args();
         let shown = Some((Arc::clone(args.text()), Arc::from(args.sha256_hex())));
         let repairs: Vec<RepairNote> = args.repairs().to_vec();
         let edited = request.decided.as_ref().is_some_and(|(_, decision, _)| decision.edited().is_some());
-        let notes = GateNotes { edited, ..GateNotes::default() }.some();
+        let permission = match &passed {
+            // One refused for its arguments was not judged (sdk-tools 12.3/1).
+            Err(Stopped { verdict: Verdict::Refuse { failure }, .. }) if failure.kind == ToolFailureKind::Validation => None,
+            _ => self.audit(trail, &request, args.value()),
+        };
+        let notes = GateNotes { permission, edited, ..GateNotes::default() }.some();
         match passed {
             Ok(()) => GateOutcome { arguments: shown, repairs, read_only, notes, verdict: Verdict::Run, settled: None },
             Err(Stopped { mut verdict, outcome }) => {
@@ -208,7 +220,23 @@ impl Dispatch {
         }
     }
 
-    async fn stages_and_approval(&self, tool: &Tool, cx: &mut ToolContext, request: &GateRequest) -> Result<(), Stopped> {
+    /// The audit entry of a call, where anybody wants one. After a decision there is a second one only if the call is refused then.
+    fn audit(&self, trail: Trail, request: &GateRequest, args: &Value) -> Option<PermissionNote> {
+        let mode = request.run.mode.or_else(|| self.permissions.mode().ok()).unwrap_or_default();
+        if !self.permissions.audits(mode) || request.decided.is_some() && !trail.is_denied() {
+            return None;
+        }
+        let who = request.run.principal.as_deref();
+        Some(self.permissions.note(trail, &request.tool, &request.call, args, who, request.now))
+    }
+
+    async fn stages_and_approval(
+        &self,
+        tool: &Tool,
+        cx: &mut ToolContext,
+        request: &GateRequest,
+        trail: &mut Trail,
+    ) -> Result<(), Stopped> {
         let spec = tool.spec();
         let name = spec.name.as_str();
         let resumed = request.decided.is_some();
@@ -220,7 +248,10 @@ impl Dispatch {
                 .await
                 .map_err(|error| Stopped::threw(hook.name(), &error))?;
             match check {
-                Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
+                Check::Deny(reason) => {
+                    trail.refused_by_hook(hook.name(), reason.as_ref());
+                    return Err(Stopped::refused(ToolFailure::denied(name, reason)));
+                }
                 Check::Answer(output) => return Err(Stopped::answered(output)),
                 Check::Rewrite(value) => {
                     *cx = rewritten(tool, cx, value, hook.name(), resumed).map_err(|failure| Stopped::refused(*failure))?
@@ -236,20 +267,34 @@ impl Dispatch {
 
         // Permission rules: the first that decides wins.
         let mut ask: Option<ApprovalRequest> = None;
+        let mut rule_allowed = false;
         let mut rule_decided = false;
+        match self.permissions.ask(cx, Taint::default(), trail).await.map_err(|error| Stopped::refused(error.to_failure(name)))? {
+            Said::Nothing => {}
+            Said::Allow => (rule_decided, rule_allowed) = (true, true),
+            Said::Ask(request) => (rule_decided, ask) = (true, Some(request)),
+            Said::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
+        }
         for rule in self.stages.of(StageKind::Rule) {
-            let checked = rule.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await;
-            match checked.map_err(|error| Stopped::refused(error.to_failure(name)))? {
-                Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
-                Check::Allow => rule_decided = true,
-                Check::Ask(request) => {
-                    rule_decided = true;
-                    ask = Some(*request);
-                }
-                _ => {}
-            }
             if rule_decided {
                 break;
+            }
+            let checked = rule.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await;
+            match checked.map_err(|error| Stopped::refused(error.to_failure(name)))? {
+                Check::Deny(reason) => {
+                    trail.decision = PermissionWord::Deny;
+                    trail.reason.clone_from(&reason);
+                    return Err(Stopped::refused(ToolFailure::denied(name, reason)));
+                }
+                Check::Allow => {
+                    trail.decision = PermissionWord::Allow;
+                    (rule_decided, rule_allowed) = (true, true);
+                }
+                Check::Ask(request) => {
+                    trail.decision = PermissionWord::Ask;
+                    (rule_decided, ask) = (true, Some(*request));
+                }
+                _ => {}
             }
         }
 
@@ -296,7 +341,29 @@ impl Dispatch {
                 _ => {}
             }
         }
-        self.settle(tool, request, ask)
+        let decided = request.decided.as_ref().map(|(_, decision, _)| decision.approves());
+        // What a person rejected, or what has come from outside, is settled.
+        if decided != Some(false) {
+            let mode = match request.run.mode {
+                Some(mode) => mode,
+                None => self.permissions.mode().map_err(|error| Stopped::refused(error.to_failure(name)))?,
+            };
+            let waits = || ask.is_some() || mode == PermissionMode::DontAsk && tool.external_request().is_some();
+            let asks = decided.is_none() && waits();
+            match self.permissions.last_word(spec, mode, asks, rule_allowed, trail) {
+                Ok(skips) => ask = ask.filter(|_| !skips),
+                Err(why) => return Err(Stopped::refused(ToolFailure::denied(name, Some(why.to_owned())))),
+            }
+        }
+        let settled = self.settle(tool, request, ask);
+        if let (Err(Stopped { verdict: Verdict::Refuse { failure }, .. }), Some((asked, decision, _))) = (&settled, &request.decided)
+            && asked.kind != AskKind::External
+            && (decision.verdict == DecisionVerdict::Lapsed || decision.at.is_some_and(|at| asked.has_lapsed(at)))
+        {
+            // Expired questions are told to the audit too (sdk-tools 12.3/7).
+            trail.lapsed(failure.reason.clone());
+        }
+        settled
     }
 
     /// Runs a cleared call's body to its one result: deadline, cancellation, snapshots, post-call hooks, bounded size.
@@ -371,7 +438,15 @@ impl Dispatch {
         let call = CallId::new("call_1");
         let cancelled = CancellationToken::new();
         let beside = Beside { keep: Arc::new(MemoryKeep::new()), env: Arc::clone(&self.env) };
-        let run = RunFacts { thread: None, run: None, principal: None, state: StateMap::default(), cancelled: cancelled.clone(), beside };
+        let run = RunFacts {
+            thread: None,
+            run: None,
+            principal: None,
+            state: StateMap::default(),
+            cancelled: cancelled.clone(),
+            beside,
+            mode: None,
+        };
         let gated = self
             .gate(GateRequest {
                 call: call.clone(),
@@ -615,7 +690,7 @@ fn human(duration: Duration) -> String {
     if duration.as_millis().is_multiple_of(1000) { format!("{} s", duration.as_secs()) } else { format!("{} ms", duration.as_millis()) }
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> ToolError {
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> ToolError {
     let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     ToolError::new(match said {
         Some(said) => format!("it panicked: {said}"),

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
     AbortReason, Action, ApprovalAsk, ApprovalId, AskKind, CallId, CallItem, CallOpening, CallOrigin, CallState, Compaction, Drift,
     Failure, Fingerprint, FinishReason, GateNotes, InputId, Item, Key, Message, Misfit, OnInterrupt, Outcome, Record, RecordBody,
@@ -14,6 +15,8 @@ use toolwright_core::{
 };
 
 mod posted;
+
+pub(crate) use posted::mode_record;
 
 use crate::model::{ModelError, ModelReply};
 use crate::store::InboxItem;
@@ -191,6 +194,8 @@ pub struct NextRun {
     pub added: Option<Arc<str>>,
     /// What the agent is.
     pub fingerprint: Option<Arc<Fingerprint>>,
+    /// The permission mode before, and the one that it has for itself.
+    pub mode: Option<(PermissionMode, PermissionMode)>,
 }
 
 impl Driver {
@@ -307,6 +312,9 @@ impl Driver {
             self.inbox_through = self.inbox_through.max(position);
             self.take_posted(item, now)?;
         }
+        if let Some((from, to)) = run.mode {
+            self.record(RecordBody::PermissionMode { from, to, run_only: true }, now)?;
+        }
         if takes_input {
             let step = self.thread.step() + 1;
             let waiting: Vec<InputId> =
@@ -319,6 +327,14 @@ impl Driver {
             self.record(RecordBody::MessageAdded { message: Arc::new(message) }, now)?;
         }
         Ok(())
+    }
+
+    /// Gives the run that is active a permission mode of its own.
+    pub fn switch_mode(&mut self, from: PermissionMode, to: PermissionMode, now: Timestamp) -> Result<(), Misfit> {
+        if self.thread.run().is_none() || from == to {
+            return Ok(());
+        }
+        self.record(RecordBody::PermissionMode { from, to, run_only: true }, now)
     }
 
     /// Says that the agent differs from the one that began: in the run that is active, else in the one that starts.

@@ -26,6 +26,12 @@ pub enum AgentError {
         /// What to do.
         fix: String,
     },
+    /// Permission rules that can't be used; every problem is listed.
+    #[error("the permission rules can't be used: {problems}")]
+    Rules {
+        /// What is wrong, by rule and field.
+        problems: String,
+    },
     /// A tool could not be registered.
     #[error(transparent)]
     Tool(#[from] RegistryError),
@@ -185,9 +191,12 @@ impl AgentError {
         match self {
             Self::NoModel => "TOOLWRIGHT_CONFIG_MISSING_PROVIDER",
             Self::Model(error) => error.code,
-            Self::Invalid { .. } | Self::Tool(_) | Self::MissingState { .. } | Self::DuplicateState(_) | Self::Unbalanced { .. } => {
-                "TOOLWRIGHT_CONFIG_INVALID"
-            }
+            Self::Invalid { .. }
+            | Self::Rules { .. }
+            | Self::Tool(_)
+            | Self::MissingState { .. }
+            | Self::DuplicateState(_)
+            | Self::Unbalanced { .. } => "TOOLWRIGHT_CONFIG_INVALID",
             Self::ThreadId(_) => "TOOLWRIGHT_SESSION_ID_INVALID",
             Self::MissingInput => "TOOLWRIGHT_CONFIG_MISSING_INPUT",
             Self::AwaitingApproval { .. } => "TOOLWRIGHT_SESSION_AWAITING_APPROVAL",

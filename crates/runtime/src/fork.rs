@@ -8,6 +8,7 @@ use toolwright_core::{
 };
 
 use crate::agent::checked_input;
+use crate::driver::mode_record;
 use crate::error::AgentError;
 use crate::store::{Append, Claim, Shelf, StoreError};
 use crate::thread::ThreadHandle;
@@ -127,6 +128,15 @@ impl ThreadHandle {
             fork.copy(record, &target)?;
         }
         fork.add(RecordBody::ThreadForked { from: source.clone(), through })?;
+        // A fork stands under the mode that its source has now, wherever it was cut (sdk-runtime FRK-5).
+        let switched = records.iter().rev().find_map(|record| match record.body {
+            RecordBody::PermissionMode { to, run_only: false, .. } => Some((record.seq, to)),
+            _ => None,
+        });
+        if let Some((_, to)) = switched.filter(|(at, _)| *at > through) {
+            let agents = self.inner.dispatch.permissions.mode().unwrap_or_default();
+            fork.add(mode_record(&fork.thread, agents, to))?;
+        }
         fork.patch(patch)?;
         // Files first: the fork is there once its journal is, and then it is whole.
         store.data().copy(&source, &target).await?;

@@ -38,6 +38,7 @@ mod layer;
 mod load;
 mod memory;
 mod model;
+mod permissions;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod posting;
@@ -74,6 +75,7 @@ pub use model::{
     ErrorCategory, Model, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings, ModelStream, Prices,
     ResolveError, ToolChoice,
 };
+pub use permissions::{ModeSource, PermissionEntry, RuleWhen, WhenCall};
 pub use registry::{Registry, RegistryError};
 pub use run::{Canceller, Reply, RunControl, RunStream};
 pub use stage::{Check, GateCall, Stage, StageKind};

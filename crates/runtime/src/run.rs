@@ -9,14 +9,15 @@ use futures_core::Stream;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{oneshot, watch};
+use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
     AbortReason, CallState, Ending, Event, FinishReason, GuardrailTrip, Input, InputMode, Message, Outcome, Record, RecordBody, RunId, Seq,
-    Thread, ThreadId, Transcript, Usage,
+    Thread, ThreadId, Timestamp, Transcript, Usage,
 };
 
 use crate::agent::{AgentInner, OnDrift, Start, checked_input, next_run};
 use crate::attachments::{Shown, keep_input};
-use crate::driver::Driver;
+use crate::driver::{Driver, mode_record};
 use crate::error::AgentError;
 use crate::hub::Hub;
 use crate::index::PendingApproval;
@@ -248,8 +249,8 @@ impl Owner<'_> {
         let through = posted.last().map_or(0, |(position, _)| *position);
         if let Err(refused) = may_start(&thread, id, &start, &posted) {
             if matches!(refused, AgentError::NothingToResume { .. }) && through > 0 {
-                // What was posted for runs that are over is not read again.
-                let append = Append { records: Vec::new(), inbox_through: through };
+                // What was posted for runs that are over is not read again; a mode is for those to come.
+                let append = Append { records: switches(&thread, &posted, inner.clock.now())?, inbox_through: through };
                 inner.store.append(&*claim, thread.head(), append).await?;
             }
             return Err(refused);
@@ -268,7 +269,20 @@ impl Owner<'_> {
             Some(value) => serde_json::from_value(value).ok(),
             None => handle.principal.clone(),
         };
-        let added = handle.instructions.clone().map(Arc::from).or(kept_added);
+        let posted_mode = posted.iter().rev().find_map(|(_, item)| match item {
+            InboxItem::Mode { to, .. } => Some(*to),
+            _ => None,
+        });
+        // A function that fails is the failure of each call; here it only means that nobody speaks of plans.
+        let agents_mode = || inner.dispatch.permissions.mode().unwrap_or_default();
+        let mode_before = posted_mode.or(thread.permission_mode()).unwrap_or_else(agents_mode);
+        // What goes on goes on in the mode it was given, unless the thread's was switched since.
+        let own_mode = handle.mode.or_else(|| thread.mode_to_go_on().filter(|_| continues && posted_mode.is_none()));
+        let mut added: Option<Arc<str>> = handle.instructions.clone().map(Arc::from).or(kept_added);
+        if !continues && own_mode.unwrap_or(mode_before) == PermissionMode::Plan {
+            let note = PermissionMode::PLAN_NOTE;
+            added = Some(added.map_or_else(|| note.into(), |more| format!("{more}\n\n{note}").into()));
+        }
         let base = match thread.instructions() {
             Some(began) if continues => Arc::clone(began),
             _ => Arc::clone(&inner.instructions),
@@ -282,6 +296,7 @@ impl Owner<'_> {
             // What began stays on record, however often its calls pause.
             (next.fingerprint, next.instructions) = (None, None);
         }
+        next.mode = own_mode.map(|own| (mode_before, own));
         let (run, after) = match thread.run() {
             Some(run) => (run.id.clone(), Seq(run.since.0.saturating_sub(1))),
             None => (next.id.clone(), thread.head()),
@@ -296,7 +311,8 @@ impl Owner<'_> {
             driver.drifted(drift, now)?;
         }
         let cause = start.cause();
-        let waiting = || posted.iter().filter(|(_, item)| matches!(item, InboxItem::Input { .. })).cloned().collect();
+        let waiting =
+            || posted.iter().filter(|(_, item)| matches!(item, InboxItem::Input { .. } | InboxItem::Mode { .. })).cloned().collect();
         match start {
             Start::Input(messages) => {
                 let messages = keep_input(&beside.keep, messages).await;
@@ -308,7 +324,11 @@ impl Owner<'_> {
                 driver.start(cause, waiting(), Vec::new(), now)?;
                 driver.open_call(opening, now)?;
             }
-            Start::GoOn | Start::Stop(_) => {}
+            Start::GoOn | Start::Stop(_) => {
+                if let Some(own) = handle.mode {
+                    driver.switch_mode(mode_before, own, now)?;
+                }
+            }
         }
         self.known.send_modify(|known| known.run = Some((run.clone(), after)));
         let hub = Arc::new(Hub::new(from.durable, run.clone()));
@@ -349,6 +369,7 @@ fn may_start(thread: &Thread, id: &ThreadId, start: &Start, posted: &[(u64, Inbo
         InboxItem::Decision { .. } | InboxItem::Delegate { .. } | InboxItem::Remind { .. } => true,
         // Where calls wait, it is put down for the run that a decision starts.
         InboxItem::Input { only, .. } => only.is_none(),
+        InboxItem::Mode { .. } => false,
         InboxItem::Cancel { run, .. } => waits && (run.is_none() || run.as_ref() == thread.run_to_cancel()),
     };
     let goes_on = thread.can_go_on() || posted.iter().any(|(_, item)| wakes(item));
@@ -369,6 +390,18 @@ fn may_start(thread: &Thread, id: &ThreadId, start: &Start, posted: &[(u64, Inbo
             (None, _) => Ok(()),
         },
     }
+}
+
+/// The records of modes that were posted for a thread at rest.
+fn switches(thread: &Thread, posted: &[(u64, InboxItem)], now: Timestamp) -> Result<Vec<Arc<Record>>, AgentError> {
+    let (mut fold, mut records) = (thread.clone(), Vec::new());
+    for (_, item) in posted {
+        let InboxItem::Mode { from, to } = item else { continue };
+        let record = Record { seq: fold.head().next(), at: now, run: None, body: mode_record(&fold, *from, *to) };
+        fold.apply(&record)?;
+        records.push(Arc::new(record));
+    }
+    Ok(records)
 }
 
 /// Whether what was posted decides a call that waits.
@@ -435,6 +468,8 @@ pub struct Reply {
     /// The transcript of the thread.
     pub messages: Transcript,
     new_from: usize,
+    /// The permission mode that the thread says for whoever goes on with it.
+    pub(crate) mode: Option<PermissionMode>,
 }
 
 impl Reply {
@@ -463,6 +498,7 @@ impl Reply {
             outcome: if run.model_calls == 0 { thread.last_results().next_back().map(|(_, outcome)| outcome.clone()) } else { None },
             messages: thread.transcript().clone(),
             new_from,
+            mode: thread.mode_to_go_on().or(thread.permission_mode()),
         })
     }
 

@@ -405,6 +405,7 @@ impl Shell {
             state: self.setup.state.clone(),
             cancelled: self.run_cancelled.clone(),
             beside: self.setup.beside.clone(),
+            mode: self.driver.thread().permission_mode(),
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
     AbortReason, ApprovalId, CallId, Decision, InputId, InputMode, Message, Record, RunId, Seq, ThreadId, Timestamp, cut,
 };
@@ -76,6 +77,13 @@ pub enum InboxItem {
         /// The run that is meant; absent, whatever run is active.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
+    },
+    /// The thread's permission mode shall be another one.
+    Mode {
+        /// The mode where the thread has had none of its own: the agent's.
+        from: PermissionMode,
+        /// The mode from then on.
+        to: PermissionMode,
     },
     /// New input for the run that is active, or for the next one.
     Input {

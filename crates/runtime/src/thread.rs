@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
     AbortReason, Input, InputId, InputMode, InvalidThreadId, RecordBody, RunLimits, Seq, ThreadId, Timestamp, Transcript,
 };
@@ -36,6 +37,7 @@ pub struct ThreadHandle {
     pub(crate) metadata: Map<String, Value>,
     pub(crate) limits: RunLimits,
     pub(crate) instructions: Option<String>,
+    pub(crate) mode: Option<PermissionMode>,
     pub(crate) policy: TurnPolicy,
     compaction: Option<Configured>,
     cancel_on: Option<CancellationToken>,
@@ -53,6 +55,7 @@ impl ThreadHandle {
             metadata: Map::new(),
             limits,
             instructions: None,
+            mode: None,
             policy: TurnPolicy::default(),
             compaction: None,
             cancel_on: None,
@@ -101,6 +104,14 @@ impl ThreadHandle {
         self
     }
 
+    /// The permission mode of the next run, in place of the thread's and the agent's. A switch of the thread's mode while it goes on
+    /// counts from then on.
+    #[must_use]
+    pub fn permission_mode(mut self, mode: PermissionMode) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
     /// What a send does while somebody moves the thread; by default it is refused.
     #[must_use]
     pub fn turn_policy(mut self, policy: TurnPolicy) -> Self {
@@ -140,10 +151,16 @@ impl ThreadHandle {
     /// Lets code decide what waits, where the agent has some, and goes on until nothing waits that it decides (sdk-tools 13.6).
     async fn with_decisions(&self, mut reply: Reply) -> Result<Reply, AgentError> {
         let Some(approve) = &self.inner.approving.approve else { return Ok(reply) };
-        while !reply.pending.is_empty() && approve.decide(&self.inner, &reply).await? {
+        while !reply.pending.is_empty() && !self.asks_nobody(&reply) && approve.decide(&self.inner, &reply).await? {
             reply = self.resume_stream().await?;
         }
         Ok(reply)
+    }
+
+    /// Whether the mode says that nobody is asked, code neither (sdk-tools 16.3/5).
+    fn asks_nobody(&self, reply: &Reply) -> bool {
+        let agents = || self.inner.dispatch.permissions.mode().unwrap_or_default();
+        reply.mode.unwrap_or_else(agents) == PermissionMode::DontAsk
     }
 
     /// Sends; a stream of events that can be awaited for the reply. The run starts at once, and goes on if the stream is

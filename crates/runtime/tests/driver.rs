@@ -39,6 +39,7 @@ fn next_run(id: &str, limits: RunLimits) -> NextRun {
         instructions: None,
         added: None,
         fingerprint: None,
+        mode: None,
     }
 }
 

@@ -61,6 +61,18 @@ pub mod store {
     pub use toolwright_store::{Opened, Place, open};
 }
 
+/// Permission rules and modes: which calls may run, which are asked about, which are refused.
+///
+/// The guide `docs/permissions.md` shows them at work.
+pub mod rules {
+    pub use toolwright_core::policy::command;
+    pub use toolwright_core::policy::{
+        ArgMatch, CommandMatch, Hints, InvalidRule, InvalidRules, Matcher, Names, PermissionMode, Rule, RuleAction, RuleSet, UnknownMode,
+        allow, any, ask, deny, destructive, edits_files, glob, idempotent, open_world, origin, read_only, regex,
+    };
+    pub use toolwright_runtime::{ModeSource, PermissionEntry, RuleWhen, WhenCall};
+}
+
 /// The built-in tools.
 #[cfg(feature = "tools")]
 pub use toolwright_tools as builtin;

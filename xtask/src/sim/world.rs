@@ -406,6 +406,7 @@ impl<'a> World<'a> {
             instructions: Some(version.into()),
             added: self.rng.percent(10).then(|| "Be brief.".into()),
             fingerprint: Some(Arc::new(fingerprint)),
+            mode: None,
         }
     }
 

@@ -2,15 +2,21 @@
 
 use std::sync::Arc;
 
+use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
     AbortReason, ApprovalId, Call, CallId, Decision, DecisionVerdict, Delegation, InputId, InputMode, Item, Key, Message, Misfit,
-    RecordBody, RunCause, RunId, Timestamp,
+    RecordBody, RunCause, RunId, Thread, Timestamp,
 };
 
 use super::Driver;
 use crate::model::ModelReply;
 use crate::store::InboxItem;
 use toolwright_core::FinishReason;
+
+/// The record of a switch of the thread's own mode; `agents` is the mode where the thread has said none.
+pub(crate) fn mode_record(thread: &Thread, agents: PermissionMode, to: PermissionMode) -> RecordBody {
+    RecordBody::PermissionMode { from: thread.permission_mode().unwrap_or(agents), to, run_only: false }
+}
 
 impl Driver {
     pub(super) fn take_posted(&mut self, item: InboxItem, now: Timestamp) -> Result<(), Misfit> {
@@ -49,6 +55,10 @@ impl Driver {
                 }
                 let partial = self.streamed.take().map(|streamed| streamed.text);
                 self.cancel(reason, partial, now)
+            }
+            InboxItem::Mode { from, to } => {
+                let body = mode_record(&self.thread, from, to);
+                self.record(body, now)
             }
             InboxItem::Input { id, mode, messages, only } => self.queue_input(id, mode, messages, only, now),
         }

@@ -353,6 +353,7 @@ impl Audit {
                 None => broken("a record belongs to the open run", record.seq.to_string()),
             },
             RecordBody::AgentDrifted(_) if open.is_some() => Ok(()),
+            RecordBody::PermissionMode { run_only, .. } if open.is_some() || !run_only => Ok(()),
             RecordBody::ContextCompacted(compaction) => self.compacted(record, compaction, ending),
             RecordBody::TranscriptReplaced { messages, cleared } if self.patched || (cleared.is_some() && open.is_none()) => {
                 self.turn_is_closed(record)?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use toolwright_core::{Ending, GuardrailTrip, Message, Outcome, Part, RewriteNote, RewrittenInput, ToolFailure, Transcript};
 use toolwright_tool::{Identity, ToolContext};
 
@@ -49,7 +50,7 @@ impl Around<'_> {
         }
     }
 
-    pub(crate) fn ending(&self, guardrail: &dyn Guardrail, kind: GuardrailKind, reason: String, info: Option<serde_json::Value>) -> Ending {
+    pub(crate) fn ending(&self, guardrail: &dyn Guardrail, kind: GuardrailKind, reason: String, info: Option<Value>) -> Ending {
         let trip = GuardrailTrip {
             name: guardrail.name().to_owned(),
             kind: kind.as_str().to_owned(),
@@ -131,7 +132,7 @@ impl Around<'_> {
                 let mut blocked = None;
                 for part in &mut parts {
                     let text = match part {
-                        Part::Text { text } => std::mem::take(text),
+                        Part::Text { text } | Part::Json { value: Value::String(text) } => std::mem::take(text),
                         Part::Json { value } => value.to_string(),
                         _ => continue,
                     };
@@ -173,7 +174,7 @@ impl Around<'_> {
 /// A part as it was, or as it was rewritten: JSON stays JSON where it can.
 fn put_back(part: &mut Part, was: String, rewritten: Option<String>) {
     match (part, rewritten) {
-        (Part::Text { text }, rewritten) => *text = rewritten.unwrap_or(was),
+        (Part::Text { text } | Part::Json { value: Value::String(text) }, rewritten) => *text = rewritten.unwrap_or(was),
         (_, None) => {}
         (part, Some(new)) => {
             *part = match serde_json::from_str(&new) {

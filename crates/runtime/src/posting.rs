@@ -61,7 +61,6 @@ pub(crate) fn decided(approval: &ApprovalId, first: &Decision) -> AgentError {
 /// does the approval that completes them, and so does the end of the time: of these the store lets one be the first.
 pub(crate) async fn post_decision(store: &dyn Store, bound: &Bound, decision: Decision) -> Result<(), AgentError> {
     let approval = &bound.approval;
-    let mut before = None;
     let from = if decision.approves() { 1 } else { bound.quorum };
     for place in from..=bound.quorum {
         let item = InboxItem::Decision {
@@ -76,7 +75,7 @@ pub(crate) async fn post_decision(store: &dyn Store, bound: &Bound, decision: De
                 let InboxItem::Decision { decision: first, .. } = *first else {
                     return Err(AgentError::ApprovalConflict { approval: approval.to_string(), by: None });
                 };
-                if !first.approves() || !decision.approves() || first.by == decision.by {
+                if place == bound.quorum || !first.approves() || first.by == decision.by {
                     return Err(decided(approval, &first));
                 }
                 if first.edited() != decision.edited() {
@@ -84,11 +83,11 @@ pub(crate) async fn post_decision(store: &dyn Store, bound: &Bound, decision: De
                     let problem = format!("{who} approved it with other arguments; approve the same, or reject it");
                     return Err(AgentError::ApprovalInvalid { approval: approval.to_string(), problem });
                 }
-                before = Some(first);
             }
         }
     }
-    Err(before.map_or_else(|| AgentError::ApprovalNotFound { approval: approval.to_string() }, |first| decided(approval, &first)))
+    // The last place is one or the other's.
+    Err(AgentError::ApprovalNotFound { approval: approval.to_string() })
 }
 
 /// A timer: key, moment, and what is posted then.

@@ -12,13 +12,6 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 }
 
-/// A clock that is shared, as with the test that sets it.
-impl<C: Clock + ?Sized> Clock for Arc<C> {
-    fn now(&self) -> Timestamp {
-        (**self).now()
-    }
-}
-
 /// The system's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;

@@ -211,7 +211,7 @@ async fn a_call_that_does_not_run_has_its_end_in_the_stream_and_in_the_journal()
         ("outside", Some(|| Decision::reject().note("no date")), ToolFailureKind::Rejected),
     ];
     for (who, decision, kind) in refuses {
-        let (store, log, clock) = (MemoryStore::new(), Log::default(), Arc::new(FixedClock::at(Timestamp(1000))));
+        let (store, log, clock) = (MemoryStore::new(), Log::default(), FixedClock::at(Timestamp(1000)));
         let tool = match who {
             "time" => asks_for("act", &log, ApprovalRequest::new().within(Duration::from_secs(1))),
             "the policy" => {
@@ -223,7 +223,7 @@ async fn a_call_that_does_not_run_has_its_end_in_the_stream_and_in_the_journal()
             _ => asks("act", &log),
         };
         let script = Script::new([calls([("c", "act", "{}")]), say("so be it")]);
-        let mut builder = agent(script).tool(tool).store(store.clone()).clock(Arc::clone(&clock));
+        let mut builder = agent(script).tool(tool).store(store.clone()).clock(clock.clone());
         if who == "code" {
             builder = builder.approve(|_| async { Ok(ApproveAnswer::reject().note("code says no")) });
         }
@@ -314,12 +314,12 @@ async fn a_stream_that_goes_on_tells_of_a_call_before_it_tells_of_its_end() {
 // ------------------------------------------------------------------------------------------- people, code and time at once
 
 /// An agent whose clock stands at 1000, with a tool whose call has to be decided within a second.
-fn timed(store: &MemoryStore, log: &Log, clock: &Arc<FixedClock>) -> AgentBuilder {
+fn timed(store: &MemoryStore, log: &Log, clock: &FixedClock) -> AgentBuilder {
     let request = ApprovalRequest::new().within(Duration::from_secs(1));
     let outside = Tool::external("outside", "Waits.", json!({ "type": "object" })).unwrap();
     let outside = outside.result_within(Duration::from_secs(1)).outside().unwrap();
     let script = Script::new([calls([("c", "act", "{}"), ("o", "outside", "{}")]), say("done")]);
-    agent(script).tools([asks_for("act", log, request), outside]).store(store.clone()).clock(Arc::clone(clock))
+    agent(script).tools([asks_for("act", log, request), outside]).store(store.clone()).clock(clock.clone())
 }
 
 async fn post_due(store: &MemoryStore, now: i64) {
@@ -330,7 +330,7 @@ async fn post_due(store: &MemoryStore, now: i64) {
 async fn what_comes_too_late_is_refused_by_name_and_the_run_goes_on() {
     // Whether a worker has said so before, or nobody has.
     for told in [false, true] {
-        let (store, log, clock) = (MemoryStore::new(), Log::default(), Arc::new(FixedClock::at(Timestamp(1000))));
+        let (store, log, clock) = (MemoryStore::new(), Log::default(), FixedClock::at(Timestamp(1000)));
         let agent = timed(&store, &log, &clock).build().unwrap();
         let first = agent.thread("t").send("go").await.unwrap();
         clock.advance(1000);
@@ -365,7 +365,7 @@ async fn what_comes_too_late_is_refused_by_name_and_the_run_goes_on() {
 
 #[tokio::test]
 async fn what_was_decided_in_time_counts_whenever_it_is_taken() {
-    let (store, log, clock) = (MemoryStore::new(), Log::default(), Arc::new(FixedClock::at(Timestamp(1000))));
+    let (store, log, clock) = (MemoryStore::new(), Log::default(), FixedClock::at(Timestamp(1000)));
     let agent = timed(&store, &log, &clock).build().unwrap();
     let first = agent.thread("t").send("go").await.unwrap();
     clock.advance(999);
@@ -382,7 +382,7 @@ async fn what_was_decided_in_time_counts_whenever_it_is_taken() {
 
 #[tokio::test]
 async fn the_timer_of_a_question_that_nobody_was_asked_does_not_stand_in_its_way() {
-    let (store, log, clock) = (MemoryStore::new(), Log::default(), Arc::new(FixedClock::at(Timestamp(1000))));
+    let (store, log, clock) = (MemoryStore::new(), Log::default(), FixedClock::at(Timestamp(1000)));
     let agent = timed(&store, &log, &clock).build().unwrap();
     // As after a process that died when it had set the timer and not yet asked: the question comes under the same id.
     let approval = ApprovalId::of(&id(), &CallId::new("c"), 1);
@@ -405,10 +405,10 @@ async fn the_timer_of_a_question_that_nobody_was_asked_does_not_stand_in_its_way
 #[tokio::test]
 async fn time_that_runs_out_after_one_of_two_approvals_refuses_and_after_both_does_not() {
     for approvals in [0, 1, 2] {
-        let (store, log, clock) = (MemoryStore::new(), Log::default(), Arc::new(FixedClock::at(Timestamp(1000))));
+        let (store, log, clock) = (MemoryStore::new(), Log::default(), FixedClock::at(Timestamp(1000)));
         let request = ApprovalRequest::new().quorum(2).within(Duration::from_secs(1));
         let script = Script::new([calls([("c", "act", "{}")]), say("done")]);
-        let agent = agent(script).tool(asks_for("act", &log, request)).store(store.clone()).clock(Arc::clone(&clock)).build().unwrap();
+        let agent = agent(script).tool(asks_for("act", &log, request)).store(store.clone()).clock(clock.clone()).build().unwrap();
         let first = agent.thread("t").send("go").await.unwrap();
         for by in ["ada", "bob"].iter().take(approvals) {
             agent.approvals().decide(&of(&first, "c"), Decision::approve().by(*by)).await.unwrap();

@@ -35,7 +35,11 @@ pub const CODES: &[Code] = &[
         "a model's reply ended at its length limit",
         "raise the model's output limit, or ask for less at once",
     ),
-    code("TOOLWRIGHT_APPROVAL_CONFLICT", "somebody else decided first", "nothing has to be done: the first decision counts"),
+    code(
+        "TOOLWRIGHT_APPROVAL_CONFLICT",
+        "somebody else decided first, or nobody did in time",
+        "nothing has to be done: the first decision counts, and what nobody decided in time is refused",
+    ),
     code("TOOLWRIGHT_APPROVAL_FORBIDDEN", "who wants to decide may not", "have one of the deciders decide, or hand the decision on"),
     code("TOOLWRIGHT_APPROVAL_INVALID", "a decision does not fit what is asked", "put right what the message names, and decide again"),
     code("TOOLWRIGHT_APPROVAL_NOT_FOUND", "no such decision is pending", "list what is pending; it may have been decided already"),

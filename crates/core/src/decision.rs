@@ -314,4 +314,10 @@ impl Remembered {
                 Remember::Other(_) => false,
             }
     }
+
+    /// Whether who approved could decide by themselves where so many of these have to approve: one person's approval that stands for
+    /// later calls stands for nobody else's.
+    pub fn may_answer(&self, quorum: u32, deciders: &[String]) -> bool {
+        quorum <= 1 && (deciders.is_empty() || self.by.as_ref().is_some_and(|by| deciders.contains(by)))
+    }
 }

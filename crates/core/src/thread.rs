@@ -689,10 +689,13 @@ impl Thread {
         match verdict {
             Verdict::Run => open.state = CallState::Cleared,
             Verdict::Ask(ask) => {
-                open.asked += 1;
                 open.asked_at = Some(at);
-                open.votes.clear();
-                open.reminded = 0;
+                // An approval of another call was no answer: the question stands as it was, with what was said about it.
+                if open.asking().is_none_or(|asked| asked.approval != ask.approval) {
+                    open.asked += 1;
+                    open.votes.clear();
+                    open.reminded = 0;
+                }
                 open.state = CallState::Asking(ask.clone());
             }
             // The result follows in a record of its own, directly after this one. Until then nothing lets the body begin.
@@ -836,7 +839,7 @@ impl Thread {
         }
         let args: Arc<str> = crate::json::sorted_hash(arguments).into();
         let stands = |per: Remember| Remembered { tool: Arc::clone(&tool), per, args: Arc::clone(&args), by: decision.by.clone() };
-        let covers: Vec<Remembered> = decision.remember.clone().into_iter().chain(once).map(stands).collect();
+        let (always, once) = (decision.remember.clone().map(stands), once.map(stands));
         if let Some(per) = &decision.remember {
             let stands = stands(per.clone());
             if !self.remembered.contains(&stands) {
@@ -844,10 +847,12 @@ impl Thread {
             }
         }
         for call in self.calls.values_mut().filter(|call| call.id != *decided) {
-            let waits = call.asking().is_some_and(|other| other.kind.can_be_remembered());
-            let Some(gated) = call.gated.as_ref().filter(|_| waits) else { continue };
+            let Some(other) = call.asking().filter(|other| other.kind.can_be_remembered()) else { continue };
+            let Some(gated) = &call.gated else { continue };
             let args = crate::json::sorted_hash(&gated.text);
-            call.covered |= covers.iter().any(|stands| stands.covers(&call.tool, &args));
+            let answers = always.iter().filter(|stands| stands.may_answer(other.quorum, &other.deciders)).chain(&once);
+            let covered = answers.into_iter().any(|stands| stands.covers(&call.tool, &args));
+            call.covered |= covered;
         }
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use toolwright_core::args::Repair;
-use toolwright_core::{ApprovalId, AskKind, CallId, Decision, RecordBody, Seq, Thread, ThreadId, ToolFailure, ToolFailureKind, ToolOutput};
+use toolwright_core::{
+    ApprovalId, AskKind, CallId, Decision, DecisionVerdict, RecordBody, Seq, Thread, ThreadId, ToolFailure, ToolFailureKind, ToolOutput,
+};
 use toolwright_tool::Identity;
 
 use crate::agent::{Agent, AgentBuilder, AgentInner};
@@ -14,7 +16,7 @@ use crate::approve::{Approve, ApproveAnswer};
 use crate::error::AgentError;
 use crate::index::PendingApproval;
 use crate::load::load;
-use crate::posting::{Bound, post_decision};
+use crate::posting::{Bound, decided, lapsed_at, post_decision};
 use crate::run::{Reply, RunStream};
 use crate::store::{InboxItem, Page};
 use crate::thread::ThreadHandle;
@@ -33,8 +35,8 @@ pub(crate) struct Approving {
 }
 
 impl<R> AgentBuilder<R> {
-    /// How long a decision is waited for where neither the tool nor a rule says; for ever by default. What is decided later counts
-    /// as a refusal, and a worker that runs then lets the run go on (sdk-tools 13.4/2).
+    /// How long a decision is waited for where neither the tool nor a rule says; for ever by default. What is decided later is
+    /// refused, and so is the call; a worker that runs then lets the run go on by itself (sdk-tools 13.4/2).
     #[must_use]
     pub fn approval_ttl(mut self, time: Duration) -> Self {
         self.approving.ttl = Some(time);
@@ -44,6 +46,9 @@ impl<R> AgentBuilder<R> {
     /// Decides in code what waits: after a `send`, and after [`Approvals::resolve`], until the run is done or `approve` defers.
     /// Streams still end at the pause. It is not asked about sign-ins, nor about results that come from outside (sdk-tools 13.6). If
     /// it fails or panics, the send fails with `TOOLWRIGHT_AGENT_EXECUTION_FAILED` and the call still waits.
+    ///
+    /// Code is nobody: where certain people have to decide, or several have to approve, its yes without a [`Decision::by`] that
+    /// counts there is no decision, and the call waits for them.
     ///
     /// ```
     /// use toolwright_runtime::{Agent, ApproveAnswer, NoResolvers};
@@ -83,7 +88,7 @@ impl<R> AgentBuilder<R> {
 impl<R> Agent<R> {
     /// Decisions that somebody has to make, on any of the store's threads.
     pub fn approvals(&self) -> Approvals {
-        Approvals { inner: Arc::clone(&self.inner), principal: None }
+        Approvals::of(&self.inner)
     }
 
     /// Calls whose results come from outside: of tools made with [`toolwright_tool::Tool::external`].
@@ -110,6 +115,10 @@ struct Found {
 }
 
 impl Approvals {
+    pub(crate) fn of(inner: &Arc<AgentInner>) -> Self {
+        Self { inner: Arc::clone(inner), principal: None }
+    }
+
     /// The same, for `who`: what they may not decide is refused with `TOOLWRIGHT_APPROVAL_FORBIDDEN`, and decisions are made in their
     /// name. Whom the run acts for does not change (sdk-tools 15/4).
     #[must_use]
@@ -152,11 +161,21 @@ impl Approvals {
         let fold = load(&*self.inner.store, &thread).await?.thread;
         let waiting = fold.waiting_for(id).and_then(|call| call.asking().and_then(|ask| PendingApproval::of(&thread, call, ask)));
         let Some(mut pending) = waiting else { return Err(self.decided_before(&thread, id).await?.unwrap_or_else(not_found)) };
+        let mut approvals = pending.approved_by.len();
         for (_, item) in self.inner.store.inbox(&thread, 0).await? {
             // What nobody who moves the thread has taken yet counts all the same.
             match item {
                 InboxItem::Delegate { approval, to, .. } if approval == *id => pending.deciders = to,
-                InboxItem::Decision { approval, decision, .. } if approval == *id && decision.approves() && pending.quorum > 1 => {
+                InboxItem::Decision { approval, decision, .. } if approval == *id => {
+                    let lapsed = decision.verdict == DecisionVerdict::Lapsed;
+                    // Of an earlier question, which nobody was asked.
+                    if lapsed && decision.at != pending.expires_at {
+                        continue;
+                    }
+                    approvals += 1;
+                    if !decision.approves() || approvals >= pending.quorum as usize {
+                        return Err(decided(id, &decision));
+                    }
                     pending.approved_by.extend(decision.by);
                 }
                 _ => {}
@@ -176,7 +195,7 @@ impl Approvals {
                 if let RecordBody::CallDecided { approval, decision, .. } = &record.body
                     && approval == id
                 {
-                    return Ok(Some(AgentError::ApprovalConflict { approval: id.to_string(), by: decision.by.clone() }));
+                    return Ok(Some(decided(id, decision)));
                 }
             }
         }
@@ -188,7 +207,7 @@ impl Approvals {
     /// # Errors
     ///
     /// `TOOLWRIGHT_APPROVAL_NOT_FOUND` for what does not wait, `TOOLWRIGHT_APPROVAL_CONFLICT`, with who was first, for what was decided,
-    /// `TOOLWRIGHT_APPROVAL_FORBIDDEN` for who may not decide, `TOOLWRIGHT_APPROVAL_INVALID` for a decision that does not fit what is
+    /// and also for what comes too late, which then counts as refused; `TOOLWRIGHT_APPROVAL_FORBIDDEN` for who may not decide, `TOOLWRIGHT_APPROVAL_INVALID` for a decision that does not fit what is
     /// asked, edited arguments that don't match the tool's schema among them.
     pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<(), AgentError> {
         self.decide_bound(id, None, decision).await
@@ -200,7 +219,7 @@ impl Approvals {
         self.decide_bound(id, Some(sha256), decision).await
     }
 
-    async fn decide_bound(&self, id: &ApprovalId, sha256: Option<&str>, mut decision: Decision) -> Result<(), AgentError> {
+    pub(crate) async fn decide_bound(&self, id: &ApprovalId, sha256: Option<&str>, mut decision: Decision) -> Result<(), AgentError> {
         let found = self.find(id).await?;
         let invalid = |problem: String| AgentError::ApprovalInvalid { approval: id.to_string(), problem };
         if sha256.is_some_and(|sha256| *found.pending.sha256 != *sha256) {
@@ -216,9 +235,14 @@ impl Approvals {
             let who = decision.by.clone().unwrap_or_else(|| "somebody without a name".to_owned());
             return Err(AgentError::ApprovalForbidden { approval: id.to_string(), who });
         }
-        decision.at = Some(self.inner.clock.now());
-        let bound = Bound { thread: found.thread, approval: id.clone(), call: found.pending.call_id, sha256: found.pending.sha256 };
-        post_decision(&*self.inner.store, &bound, found.pending.quorum, decision).await
+        let (now, bound) = (self.inner.clock.now(), Bound::of(pending));
+        if let Some(at) = bound.expires_at.filter(|at| now >= *at) {
+            // Too late, whoever says so first: the call is refused, and the run may go on (sdk-tools 13.4/2).
+            post_decision(&*self.inner.store, &bound, lapsed_at(at)).await?;
+            return Err(decided(id, &lapsed_at(at)));
+        }
+        decision.at = Some(now);
+        post_decision(&*self.inner.store, &bound, decision).await
     }
 
     async fn authorize(&self, who: &Identity, found: &Found) -> Result<(), AgentError> {
@@ -279,17 +303,27 @@ impl Approvals {
         self.decide(id, Decision::answer(answer)).await
     }
 
-    /// Decides and lets the thread go on; gives the reply of the run that follows. Where another process moves the thread, it goes on
-    /// there, and this fails with `TOOLWRIGHT_SESSION_BUSY` although the decision counts.
+    /// Decides and lets the thread go on; gives the reply of the run that follows. One that comes too late lets it go on as well, with
+    /// the call refused. Where another process moves the thread, it goes on there, and this fails with `TOOLWRIGHT_SESSION_BUSY`
+    /// although the decision counts.
     pub async fn resolve(&self, id: &ApprovalId, decision: Decision) -> Result<Reply, AgentError> {
-        self.decide(id, decision).await?;
-        self.handle(id)?.resume().await
+        match self.decide(id, decision).await {
+            Ok(()) => self.handle(id)?.resume().await,
+            Err(lapsed @ AgentError::ApprovalLapsed { .. }) => match self.handle(id)?.resume().await {
+                // It was refused before this, and the run has gone on.
+                Err(AgentError::NothingToResume { .. } | AgentError::AwaitingApproval { .. }) => Err(lapsed),
+                resumed => resumed,
+            },
+            Err(error) => Err(error),
+        }
     }
 
     /// As [`Approvals::resolve`], as a stream that begins with `tool.resume`.
     pub async fn resolve_stream(&self, id: &ApprovalId, decision: Decision) -> Result<RunStream, AgentError> {
-        self.decide(id, decision).await?;
-        Ok(self.handle(id)?.resume_stream())
+        match self.decide(id, decision).await {
+            Ok(()) | Err(AgentError::ApprovalLapsed { .. }) => Ok(self.handle(id)?.resume_stream()),
+            Err(error) => Err(error),
+        }
     }
 
     fn handle(&self, id: &ApprovalId) -> Result<ThreadHandle, AgentError> {

@@ -9,9 +9,9 @@ use toolwright_core::{AskKind, Decision, Failure};
 use toolwright_tool::ToolError;
 
 use crate::agent::AgentInner;
+use crate::approvals::Approvals;
 use crate::error::AgentError;
 use crate::index::PendingApproval;
-use crate::posting::{Bound, post_decision};
 use crate::run::Reply;
 
 type Callback = Arc<dyn Fn(PendingApproval) -> BoxFuture<'static, Result<ApproveAnswer, ToolError>> + Send + Sync>;
@@ -68,7 +68,7 @@ impl Approve {
     }
 
     /// Decides what waits after a run; gives whether anything was decided.
-    pub(crate) async fn decide(&self, inner: &AgentInner, reply: &Reply) -> Result<bool, AgentError> {
+    pub(crate) async fn decide(&self, inner: &Arc<AgentInner>, reply: &Reply) -> Result<bool, AgentError> {
         let mut decided = false;
         for pending in &reply.pending {
             if matches!(pending.kind, AskKind::SignIn | AskKind::External) {
@@ -84,18 +84,19 @@ impl Approve {
                     code: Some("TOOLWRIGHT_AGENT_EXECUTION_FAILED".to_owned()),
                 },
             })?;
-            let ApproveAnswer::Decide(mut decision) = answer else { continue };
-            decision.automatic = true;
-            decision.at = Some(inner.clock.now());
-            let bound = Bound {
-                thread: pending.thread_id.clone(),
-                approval: pending.id.clone(),
-                call: pending.call_id.clone(),
-                sha256: Arc::clone(&pending.sha256),
-            };
-            match post_decision(&*inner.store, &bound, 1, decision).await {
-                // A person was faster.
-                Ok(()) | Err(AgentError::ApprovalConflict { .. }) => decided = true,
+            let ApproveAnswer::Decide(decision) = answer else { continue };
+            // Nobody's yes is none of several people's.
+            if pending.quorum > 1 && decision.approves() && decision.by.is_none() {
+                continue;
+            }
+            match Approvals::of(inner).decide_bound(&pending.id, Some(&pending.sha256), decision.automatic()).await {
+                // A person was faster, or time was.
+                Ok(())
+                | Err(AgentError::ApprovalConflict { .. } | AgentError::ApprovalLapsed { .. } | AgentError::ApprovalNotFound { .. }) => {
+                    decided = true
+                }
+                // Others have to decide.
+                Err(AgentError::ApprovalForbidden { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -689,6 +689,13 @@ impl Driver {
         // Shown before: decided, or copied into a fork while it waited.
         let resumed = matches!(open.state, CallState::Decided(..)) || open.started_at.is_some();
         let (arguments, sha256) = outcome.arguments.map_or((None, None), |(text, sha256)| (Some(text), Some(sha256)));
+        let mut verdict = outcome.verdict;
+        if let (Some(asked), Some(gated), Verdict::Ask(ask)) = (open.asking(), &open.gated, &mut verdict)
+            && (asked.quorum, &asked.kind, Some(&gated.sha256)) == (ask.quorum, &ask.kind, sha256.as_ref())
+        {
+            // An approval of another call was no answer: what is on its way to the question that stands is not lost.
+            ask.clone_from(asked);
+        }
         let body = RecordBody::CallGated {
             call: call.clone(),
             tool: Arc::clone(&open.tool),
@@ -699,7 +706,7 @@ impl Driver {
             parent: open.parent.clone(),
             read_only: outcome.read_only,
             notes: outcome.notes,
-            verdict: outcome.verdict,
+            verdict,
         };
         self.record(body, now)?;
         match outcome.settled {

@@ -1,6 +1,6 @@
 //! What an agent fails with.
 
-use toolwright_core::{BudgetTrip, CallId, Failure, GuardrailTrip, Misfit, RunId, ThreadId};
+use toolwright_core::{BudgetTrip, CallId, Failure, GuardrailTrip, Misfit, RunId, ThreadId, Timestamp};
 
 use crate::model::ResolveError;
 use crate::registry::RegistryError;
@@ -134,6 +134,14 @@ pub enum AgentError {
         /// Who was first, where that is known.
         by: Option<String>,
     },
+    /// Nobody decided in time: the call is refused, whatever is decided now.
+    #[error("{approval} had to be decided{}; nobody did in time, so the call is refused", .at.map(|at| format!(" before {}", at.to_iso())).unwrap_or_default())]
+    ApprovalLapsed {
+        /// The decision's id.
+        approval: String,
+        /// Until when.
+        at: Option<Timestamp>,
+    },
     /// Who decides may not.
     #[error("{who} may not decide {approval}; ask one of its deciders, or hand it on with `delegate`")]
     ApprovalForbidden {
@@ -224,7 +232,7 @@ impl AgentError {
             Self::Drift { .. } => "TOOLWRIGHT_AGENT_DRIFT",
             Self::ToolMissing { .. } => "TOOLWRIGHT_RESUME_TOOL_MISSING",
             Self::ApprovalNotFound { .. } => "TOOLWRIGHT_APPROVAL_NOT_FOUND",
-            Self::ApprovalConflict { .. } => "TOOLWRIGHT_APPROVAL_CONFLICT",
+            Self::ApprovalConflict { .. } | Self::ApprovalLapsed { .. } => "TOOLWRIGHT_APPROVAL_CONFLICT",
             Self::ApprovalForbidden { .. } => "TOOLWRIGHT_APPROVAL_FORBIDDEN",
             Self::ApprovalInvalid { .. } => "TOOLWRIGHT_APPROVAL_INVALID",
             Self::UnknownRecord { .. } | Self::Journal(_) => "TOOLWRIGHT_SESSION_FILE_CORRUPT",

@@ -176,7 +176,11 @@ impl ThreadHandle {
     async fn with_decisions(&self, mut reply: Reply) -> Result<Reply, AgentError> {
         let Some(approve) = &self.inner.approving.approve else { return Ok(reply) };
         while !reply.pending.is_empty() && !self.asks_nobody(&reply) && approve.decide(&self.inner, &reply).await? {
-            reply = self.resume_stream().await?;
+            reply = match self.resume_stream().await {
+                // What was decided is one approval of several, or had moved the thread before.
+                Err(AgentError::AwaitingApproval { .. }) => return Ok(reply),
+                resumed => resumed?,
+            };
         }
         Ok(reply)
     }

@@ -271,7 +271,11 @@ async fn what_is_decided_too_late_is_refused_whatever_was_said() {
         let waits = agent.thread("t").send("go").await.unwrap();
         assert_eq!(only(&waits).expires_at.map(Timestamp::to_iso).as_deref(), Some("2026-01-01T00:01:00.000Z"));
         time.advance(60_000);
-        let reply = decide(&agent, &waits, decision.clone()).await;
+        let late = agent.approvals().decide(&only(&waits).id, decision.clone()).await.unwrap_err();
+        assert_eq!(late.code(), "TOOLWRIGHT_APPROVAL_CONFLICT");
+        assert!(late.to_string().contains("before 2026-01-01T00:01:00.000Z; nobody did in time"), "{late}");
+        // The run goes on with the refusal.
+        let reply = agent.approvals().resolve(&only(&waits).id, decision.clone()).await.unwrap();
         let (kind, _, message) = failure(&reply);
         assert_eq!((kind, log.len(), reply.text.as_str()), (ToolFailureKind::Denied, 0, "done"));
         assert!(message.contains("approval expired"), "{message}");
@@ -730,7 +734,8 @@ async fn a_result_from_outside_may_fail_be_rejected_or_not_come() {
             "reject" => agent.approvals().decide(id, Decision::reject()).await.unwrap(),
             "late" => {
                 time.advance(600_001);
-                agent.calls().complete(id, ToolOutput::text("too late")).await.unwrap();
+                let late = agent.calls().complete(id, ToolOutput::text("too late")).await.unwrap_err();
+                assert_eq!(late.code(), "TOOLWRIGHT_APPROVAL_CONFLICT", "who posts it knows that it does not count");
             }
             _ => time.advance(600_001),
         }

@@ -42,6 +42,7 @@ use toolwright_runtime::{Append, Claim, Store, StoreError};
 mod agreement;
 mod claims;
 mod data;
+mod decisions;
 mod files;
 mod inbox;
 mod index;
@@ -288,6 +289,12 @@ macro_rules! __store_suite_cases {
                 a_cursor_that_no_page_gave_is_refused
                 threads_are_found_by_what_the_index_says
                 unfinished_threads_come_by_their_ids
+            }
+            decisions {
+                whatever_is_decided_settles_the_call
+                approvals_of_several_and_reminders_leave_it_pending
+                a_decision_that_is_handed_on_keeps_its_place
+                what_an_approval_of_another_call_answers_waits_no_longer
             }
             data {
                 values_are_set_replaced_and_removed

@@ -25,7 +25,7 @@ const THREADS: u32 = 100;
 const PARKED: usize = 100_000;
 const PAGE: usize = 100;
 
-fn folder() -> Result<tempfile::TempDir> {
+pub(super) fn folder() -> Result<tempfile::TempDir> {
     // Where the project's own build is, so that the disk is the one that people's stores would be on.
     let target = crate::repo::root()?.join("target");
     std::fs::create_dir_all(&target)?;
@@ -140,8 +140,14 @@ pub(super) fn growth() -> Result<Measured> {
 }
 
 /// Says when it is asked.
-struct Stopwatch {
+pub(super) struct Stopwatch {
     asked: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Stopwatch {
+    pub(super) fn new() -> Self {
+        Self { asked: Arc::default() }
+    }
 }
 
 impl Model for Stopwatch {
@@ -175,8 +181,8 @@ pub(super) fn resume() -> Result<Measured> {
     let mut times = Vec::new();
     for _ in 0..9 {
         let took = runtime.block_on(async {
-            let asked = Arc::new(Mutex::new(None));
-            let model = Stopwatch { asked: Arc::clone(&asked) };
+            let model = Stopwatch::new();
+            let asked = Arc::clone(&model.asked);
             let began = Instant::now();
             let store = Sqlite::open(&path).await?;
             let agent = Agent::<NoResolvers>::builder().model(model).tools(tools![order_line]).store(store.clone()).build()?;
@@ -190,11 +196,15 @@ pub(super) fn resume() -> Result<Measured> {
     Ok(vec![("resume", median(times).context("nothing was measured")?)])
 }
 
+/// The tool whose calls wait.
+pub(super) fn asking_tool() -> Result<Tool> {
+    Ok(Tool::new("order_line", "Orders.").needs_approval().run_json(|_args, _cx| async { Ok::<_, ToolError>(true) })?)
+}
+
 /// The journal of a thread that waits for a decision.
 async fn waiting_journal() -> Result<Vec<Arc<Record>>> {
     let store = MemoryStore::new();
-    let asks = Tool::new("order_line", "Orders.").needs_approval().run_json(|_args, _cx| async { Ok::<_, ToolError>(true) })?;
-    let agent = Agent::<NoResolvers>::builder().model(Caller::new(1, 1)).tool(asks).store(store.clone()).build()?;
+    let agent = Agent::<NoResolvers>::builder().model(Caller::new(1, 1)).tool(asking_tool()?).store(store.clone()).build()?;
     let reply = agent.thread("parked").send("Please order twelve of the blue ones.").await?;
     ensure!(reply.finish_reason == FinishReason::AwaitingApproval, "the run ended with {}", reply.finish_reason);
     Ok(store.read(&ThreadId::new("parked")?, Seq(0), 1000).await?)
@@ -217,7 +227,8 @@ fn of_thread(records: &[Arc<Record>], id: &ThreadId) -> Vec<Arc<Record>> {
     records.iter().map(renamed).collect()
 }
 
-async fn park(store: &Sqlite) -> Result<()> {
+/// So many threads that wait for a decision: `waiting-0` and on.
+pub(super) async fn park(store: &Sqlite, threads: usize) -> Result<()> {
     let journal: Arc<[Arc<Record>]> = waiting_journal().await?.into();
     let next = Arc::new(AtomicU32::new(0));
     // Many at once, so that they share commits.
@@ -227,7 +238,7 @@ async fn park(store: &Sqlite) -> Result<()> {
             tokio::spawn(async move {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number as usize >= PARKED {
+                    if number as usize >= threads {
                         return Ok::<_, anyhow::Error>(());
                     }
                     let id = ThreadId::new(format!("waiting-{number}"))?;
@@ -249,7 +260,7 @@ pub(super) fn parked() -> Result<Measured> {
     let path = folder.path().join("store.db");
     runtime.block_on(async {
         let store = Sqlite::open(&path).await?;
-        park(&store).await?;
+        park(&store, PARKED).await?;
         store.close().await;
         Ok::<_, anyhow::Error>(())
     })?;

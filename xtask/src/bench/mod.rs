@@ -5,6 +5,7 @@
 
 mod assemble;
 mod cold;
+mod decided;
 mod journal;
 pub(crate) mod local;
 mod loops;
@@ -70,6 +71,8 @@ const FIGURES: &[Figure] = &[
     Figure { name: "growth", unit: "x", limit: Limit::AtMost(10.5), measure: journal::growth },
     Figure { name: "resume", unit: "ms", limit: Limit::AtMost(50.0), measure: journal::resume },
     Figure { name: "parked", unit: "ms", limit: Limit::AtMost(20.0), measure: journal::parked },
+    Figure { name: "decided", unit: "ms", limit: Limit::AtMost(20.0), measure: decided::decided },
+    Figure { name: "decided.open", unit: "ms", limit: Limit::AtMost(50.0), measure: decided::decided },
     Figure { name: "cold.version", unit: "ms", limit: Limit::AtMost(10.0), measure: cold::version },
     Figure { name: "cold.binary", unit: "MB", limit: Limit::AtMost(30.0), measure: cold::binary },
     Figure { name: "local.turn", unit: "ms", limit: Limit::AtMost(800.0), measure: local::measured },

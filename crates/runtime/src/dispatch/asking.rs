@@ -31,7 +31,8 @@ impl Dispatch {
             return false;
         }
         let args = sorted_hash(cx.args().text());
-        if request.remembered.iter().any(|known: &Remembered| known.covers(cx.tool_name(), &args)) {
+        let answers = |known: &Remembered| known.covers(cx.tool_name(), &args) && known.may_answer(ask.quorum, &ask.deciders);
+        if request.remembered.iter().any(answers) {
             return true;
         }
         let Some(per) = &ask.once else { return false };

@@ -90,12 +90,14 @@ impl Driver {
         }
         let Some(open) = self.waiting(&approval, &call) else { return Ok(()) };
         let Some(ask) = open.asking().filter(|_| open.gated.as_ref().is_some_and(|gated| gated.sha256 == sha256)) else { return Ok(()) };
-        decision.at.get_or_insert(now);
         let lapsed = decision.verdict == DecisionVerdict::Lapsed;
-        // A timer of an earlier wait says nothing about this one.
-        if !ask.takes(&decision.verdict) || lapsed && !ask.has_lapsed(now) {
+        // A timer of an earlier wait says nothing about this one. One of this wait counts whatever the time is here: who decides
+        // was told so.
+        let of_this_wait = decision.at.map_or(ask.has_lapsed(now), |at| ask.expires_at == Some(at));
+        if !ask.takes(&decision.verdict) || lapsed && !of_this_wait {
             return Ok(());
         }
+        decision.at.get_or_insert(now);
         if decision.approves() && ask.quorum > 1 {
             let edited = |vote: &Decision| vote.edited().cloned();
             if decision.by.is_none() || open.votes.iter().any(|vote| vote.by == decision.by || edited(vote) != edited(&decision)) {

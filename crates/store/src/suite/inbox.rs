@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use toolwright_core::{AbortReason, ApprovalId, CallId, Decision, FinishReason, InputId, InputMode, Message, RunId, Seq, ThreadId};
+use toolwright_core::{AbortReason, ApprovalId, CallId, FinishReason, InputId, InputMode, Message, RunId, Seq, ThreadId};
 use toolwright_runtime::{Append, InboxItem, Posted, Store, StoreError};
 
 use super::script::{Script, input, input_id};
@@ -26,10 +26,18 @@ pub(super) async fn items_come_back_as_they_were(subject: Subject) -> Verdict {
     message.metadata.insert("z".to_owned(), serde_json::json!({ "b": 1, "a": [u64::MAX, 0.1 + 0.2] }));
     let (approval, call) = (ApprovalId::new(odd), CallId::new(odd));
     let decide = |decision| InboxItem::Decision { approval: approval.clone(), call: call.clone(), sha256: odd.into(), decision };
-    let items = vec![
-        decide(Decision::approve()),
-        decide(Decision::approve_with(r#"{"b":1,"a":2}"#).by("me").note(odd)),
-        decide(Decision::reject().note("no")),
+    let handed = |to: &[&str], by: Option<&str>| InboxItem::Delegate {
+        approval: approval.clone(),
+        call: call.clone(),
+        to: to.iter().map(|name| (*name).to_owned()).collect(),
+        by: by.map(str::to_owned),
+        note: by.map(str::to_owned),
+    };
+    let mut items: Vec<InboxItem> = super::decisions::of_every_kind().into_iter().map(decide).collect();
+    items.extend([
+        handed(&[], None),
+        handed(&["ada", odd], Some(odd)),
+        InboxItem::Remind { approval: approval.clone(), call: call.clone(), times: u32::MAX },
         InboxItem::Cancel { reason: AbortReason::abort(odd), run: None },
         InboxItem::Cancel { reason: AbortReason::timeout("late"), run: Some(RunId::new("r")) },
         InboxItem::Input {
@@ -39,7 +47,7 @@ pub(super) async fn items_come_back_as_they_were(subject: Subject) -> Verdict {
             only: Some(RunId::new("r")),
         },
         InboxItem::Input { id: InputId::new("j"), mode: InputMode::Queue, messages: Vec::new(), only: None },
-    ];
+    ]);
     for (number, item) in items.iter().enumerate() {
         let answer = subject.store.post(&id, &format!("k{number}"), item.clone()).await?;
         same("the first of a key", &answer, &Posted::First)?;

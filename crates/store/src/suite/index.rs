@@ -26,7 +26,7 @@ fn words(of: &[&str]) -> Vec<String> {
 }
 
 /// Appends what the script made since, and gives what the index then says.
-async fn moved(store: &dyn Store, id: &ThreadId, script: &mut Script) -> Result<ThreadInfo, Failure> {
+pub(super) async fn moved(store: &dyn Store, id: &ThreadId, script: &mut Script) -> Result<ThreadInfo, Failure> {
     let append = script.take();
     let before = (script.made().len() - append.records.len()) as u64;
     self::append(store, id, before, append).await?;

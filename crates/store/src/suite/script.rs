@@ -152,18 +152,27 @@ impl Script {
     }
 
     fn gated(&mut self, call: &str, verdict: Verdict) -> Result<&mut Self, Failure> {
-        self.add(RecordBody::CallGated {
+        self.add(Self::gate(call, verdict, false))
+    }
+
+    /// The gate looks again at a call that waits, or was decided.
+    pub(super) fn gated_again(&mut self, call: &str, verdict: Verdict) -> Result<&mut Self, Failure> {
+        self.add(Self::gate(call, verdict, true))
+    }
+
+    fn gate(call: &str, verdict: Verdict, resumed: bool) -> RecordBody {
+        RecordBody::CallGated {
             call: CallId::new(call),
             tool: "act".into(),
             arguments: Some(ARGUMENTS.into()),
             sha256: Some(sha256_hex(ARGUMENTS.as_bytes()).into()),
             repairs: Vec::new(),
-            resumed: false,
+            resumed,
             parent: None,
             read_only: false,
             notes: None,
             verdict,
-        })
+        }
     }
 
     /// The gate asks.

@@ -15,22 +15,22 @@ const KILLS: u32 = 200;
 const PACE: Duration = Duration::from_millis(2);
 
 /// The same sequence in each run of the tests, so that a failure can be repeated; the moments are the machine's all the same.
-struct Moments(u64);
+pub(crate) struct Moments(pub(crate) u64);
 
 impl Moments {
-    fn next(&mut self, below: u64) -> u64 {
+    pub(crate) fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % below
     }
 }
 
 /// What a journal says.
-struct Said {
-    records: Vec<Arc<Record>>,
-    thread: Thread,
+pub(crate) struct Said {
+    pub(crate) records: Vec<Arc<Record>>,
+    pub(crate) thread: Thread,
 }
 
-async fn read(store: &Arc<dyn Store>, thread: &str) -> Said {
+pub(crate) async fn read(store: &Arc<dyn Store>, thread: &str) -> Said {
     let id = ThreadId::new(thread).unwrap();
     let records = store.read(&id, Seq(0), 10_000).await.unwrap();
     let mut fold = Thread::new();
@@ -42,7 +42,7 @@ async fn read(store: &Arc<dyn Store>, thread: &str) -> Said {
 
 /// What a journal says once nothing of a killed process can come any more: a server finishes what it had sent. A claim of our
 /// own sees to that, since its fencing number shuts out whatever is late.
-async fn settled(store: &Arc<dyn Store>, thread: &str) -> Said {
+pub(crate) async fn settled(store: &Arc<dyn Store>, thread: &str) -> Said {
     let id = ThreadId::new(thread).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
     let claim = loop {

@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests are about processes")]
 #![expect(clippy::print_stdout, reason = "children speak through their output, and the counts belong into the log")]
 
+mod decisions;
 mod faults;
 mod hanging;
 mod job;
@@ -130,6 +131,8 @@ fn a_child_does_what_it_is_told() {
                 Ok(finish) => say(finish),
                 Err(error) => say(told(Err(error))),
             },
+            "decide" => decisions::decide(&decisions::agent(store, &log, pace)).await,
+            "go on" => decisions::go_on(&decisions::agent(store, &log, pace), &var("THREAD")).await,
             "work" => {
                 say("begins");
                 say(told(job::finish(&agent, &var("THREAD")).await));

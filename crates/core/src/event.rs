@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::args::RepairNote;
 use crate::file::AttachmentRef;
-use crate::finish::{AbortReason, FinishReason, StepFinish};
+use crate::finish::{AbortReason, BudgetTrip, FinishReason, StepFinish};
 use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::notes::{RuleMatch, ShadowNote};
 use crate::policy::PermissionMode;
@@ -505,7 +505,7 @@ pub enum EventKind {
     GuardrailTripped {
         /// Which.
         name: String,
-        /// `input`, `output` or `tool`.
+        /// `input`, `output`, `tool` or `result`.
         kind: String,
         /// Why.
         reason: String,
@@ -516,6 +516,9 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         info: Option<Value>,
     },
+    /// A budget was reached.
+    #[serde(rename = "budget.exceeded")]
+    BudgetExceeded(BudgetTrip),
     /// Input was queued for the run.
     #[serde(rename = "input.queued", rename_all = "camelCase")]
     InputQueued {
@@ -634,7 +637,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// The types this version reads.
-    pub const TYPES: [&'static str; 34] = [
+    pub const TYPES: [&'static str; 35] = [
         "run.start",
         "step.start",
         "text.delta",
@@ -660,6 +663,7 @@ impl EventKind {
         "run.done",
         "guardrail.tripped",
         "guardrail.rewrote",
+        "budget.exceeded",
         "input.queued",
         "input.steered",
         "input.applied",
@@ -713,6 +717,7 @@ impl EventKind {
             Self::ThreadForked { .. } => "thread.forked",
             Self::GuardrailTripped { .. } => "guardrail.tripped",
             Self::GuardrailRewrote { .. } => "guardrail.rewrote",
+            Self::BudgetExceeded(_) => "budget.exceeded",
             Self::Unknown(fields) => fields.get("type").and_then(Value::as_str).unwrap_or_default(),
         }
     }

@@ -1,7 +1,9 @@
 //! How runs and steps end.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value};
 
+use crate::budget::BudgetScope;
 use crate::words::words;
 
 words! {
@@ -62,6 +64,10 @@ words! {
         Aborted = "aborted",
         /// Ended early by new input.
         Steered = "steered",
+        /// A budget was reached.
+        BudgetExceeded = "budget-exceeded",
+        /// A guardrail ended the run.
+        Guardrail = "guardrail",
         /// The step failed.
         Error = "error",
     }
@@ -94,13 +100,36 @@ impl AbortReason {
 pub struct GuardrailTrip {
     /// The guardrail's name.
     pub name: String,
-    /// `input`, `output` or `tool`.
+    /// `input`, `output`, `tool` or `result`.
     pub kind: String,
     /// Why.
     pub reason: String,
     /// The tool, for a guardrail on tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
+    /// Types and offsets, never matched text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub info: Option<Value>,
+}
+
+/// Which budget ended a run (sdk-runtime 13).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetTrip {
+    /// The limit, such as `maxTokens`.
+    pub limit: String,
+    /// What was used.
+    pub value: Number,
+    /// How much it allows.
+    pub max: Number,
+    /// `run`, or `session` for a thread's.
+    pub scope: BudgetScope,
+}
+
+impl std::fmt::Display for BudgetTrip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { limit, value, max, scope } = self;
+        write!(f, "{limit} of the {scope} is {max}, and {value} is reached")
+    }
 }
 
 /// A failure as records and events carry it.

@@ -15,6 +15,8 @@ pub mod screen;
 pub mod taint;
 pub mod tokens;
 
+mod budget;
+mod checked;
 mod decision;
 mod event;
 mod failure;
@@ -41,12 +43,14 @@ mod transcript;
 mod usage;
 mod words;
 
+pub use budget::{Budget, BudgetScope, Budgets, OnExceeded, Spent};
+pub use checked::with_text;
 pub use decision::{ApprovalAsk, ApprovalMark, AskKind, Decision, DecisionVerdict, Remember, Remembered};
 pub use event::{CompactionError, EVENT_VERSION, ErrorBody, Event, EventKind, EventUsage, Todo, TodoCounts, TodoStatus, is_event};
 pub use failure::{ToolFailure, ToolFailureKind};
 pub use file::{AttachmentRef, BLOB_SCHEME, BlobId, BlobRef, FileChange, FileEntry, FileStorage};
 pub use fingerprint::{Drift, Fingerprint};
-pub use finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
+pub use finish::{AbortReason, BudgetTrip, Failure, FinishReason, GuardrailTrip, StepFinish};
 pub use ids::{ApprovalId, CallId, InputId, InvalidThreadId, RunId, Seq, ThreadId, Timestamp};
 pub use message::{ArgsState, Author, CallItem, Input, Item, Message, Part, ResultItem, Role, Side};
 pub use name::{InvalidToolName, ToolName};
@@ -56,8 +60,8 @@ pub use output::ToolOutput;
 pub use path::{FilePath, InvalidPath, sanitized_name};
 pub use project::project;
 pub use record::{
-    CallOpening, CallOrigin, Compaction, Delegation, Ending, Folded, InputMode, Outcome, RECORD_VERSION, Record, RecordBody, RunCause,
-    RunLimits, Verdict,
+    CallOpening, CallOrigin, Compaction, Delegation, Ending, Folded, InputMode, Outcome, RECORD_VERSION, Record, RecordBody,
+    RewrittenInput, RunCause, RunLimits, Verdict,
 };
 pub use reshape::{SUMMARY_HEADER, pruned_marker};
 pub use saved::{Saved, SavedError};
@@ -70,4 +74,4 @@ pub use thread::FoldBug;
 pub use thread::{Misfit, Thread};
 pub use trajectory::{Comparison, HistoryCall, HistoryStep, Trajectory, TrajectoryDrift, compare, end_of_step};
 pub use transcript::{Transcript, Unbalanced};
-pub use usage::Usage;
+pub use usage::{SideUsage, Usage};

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::failure::ToolFailure;
-use crate::finish::{FinishReason, GuardrailTrip, StepFinish};
+use crate::finish::{BudgetTrip, FinishReason, GuardrailTrip, StepFinish};
 use crate::ids::{CallId, InputId};
 use crate::message::Author;
 use crate::record::{CallOrigin, Ending, InputMode, Outcome, RecordBody, RunCause};
@@ -23,6 +23,10 @@ pub enum Key {
     StartStep(u32),
     /// The model call of a step.
     Ask(u32),
+    /// The check of new input.
+    CheckInput,
+    /// A budget that is reached.
+    Exceed,
     /// A call at the gate.
     Gate(CallId),
     /// A call's body.
@@ -53,6 +57,15 @@ pub enum Action {
     AskModel {
         /// The step.
         step: u32,
+    },
+    /// Guardrails have to check the input that joined since the last model call.
+    CheckInput,
+    /// A budget is reached.
+    Exceed {
+        /// Which.
+        budget: BudgetTrip,
+        /// The run fails for it.
+        throws: bool,
     },
     /// A call has to pass the gate.
     Gate(CallId),
@@ -99,6 +112,8 @@ impl Action {
             Self::StartRun(_) => Key::StartRun,
             Self::StartStep(step) => Key::StartStep(*step),
             Self::AskModel { step } => Key::Ask(*step),
+            Self::CheckInput => Key::CheckInput,
+            Self::Exceed { .. } => Key::Exceed,
             Self::Gate(call) => Key::Gate(call.clone()),
             Self::Execute { call, .. } => Key::Execute(call.clone()),
             Self::Settle { call, .. } => Key::Settle(call.clone()),
@@ -111,6 +126,16 @@ impl Action {
     }
 }
 
+impl Action {
+    /// Whether the run has something to do, beside coming to its end.
+    pub(crate) fn is_work(&self) -> bool {
+        matches!(
+            self,
+            Self::StartStep(_) | Self::AskModel { .. } | Self::CheckInput | Self::Gate(_) | Self::Execute { .. } | Self::ApplyInput { .. }
+        )
+    }
+}
+
 impl Thread {
     /// Every outstanding action. Empty when the thread rests: no run is active, or somebody has to decide.
     pub fn next(&self) -> Vec<Action> {
@@ -120,6 +145,10 @@ impl Thread {
         let Some(run) = &self.run else { return self.start_by_itself().map(Action::StartRun).into_iter().collect() };
         if let Some(ending) = &run.ending {
             return self.wind_down(ending);
+        }
+        if let Some((budget, throws)) = self.over_budget() {
+            // Whatever it was about to do: the calls of a reply that reached it do not begin.
+            return vec![Action::Exceed { budget, throws }];
         }
         if let Some(step) = self.step.as_ref().filter(|step| !step.replied) {
             if step.steered {
@@ -135,6 +164,16 @@ impl Thread {
             return vec![Action::EndStep { step: step.number, finish: step_finish(step.finish.as_ref()) }];
         }
         vec![self.go_on_or_finish()]
+    }
+
+    /// A budget that was reached while a step is open. Its own model call may go on whatever the number of steps.
+    fn over_budget(&self) -> Option<(BudgetTrip, bool)> {
+        self.run.as_ref()?.budgets.as_ref()?;
+        let step = self.step.as_ref()?;
+        if step.replied && self.turn.is_empty() {
+            return None;
+        }
+        self.reached(step.replied)
     }
 
     /// What starts a run where none is active: decided calls, a fork in mid-run, input that waits.
@@ -194,10 +233,18 @@ impl Thread {
         if self.is_direct(run) {
             return self.finish(FinishReason::Stop);
         }
+        let over = self.reached(true);
+        #[cfg(feature = "planted-bugs")]
+        if self.planted == Some(crate::thread::FoldBug::InputIsNotChecked) && self.unchecked > 0 && over.is_none() {
+            return Action::StartStep(self.last_step + 1);
+        }
+        let may_step = over.is_none() && self.steps_taken < run.limits.max_steps;
+        // Nothing else happens until it is known whether a model may see what came.
+        if may_step && run.checks_input && self.unchecked > 0 {
+            return Action::CheckInput;
+        }
         // New input makes even a run whose model is done go on (sdk-runtime QUE-2), as far as its steps reach.
-        if self.steps_taken < run.limits.max_steps
-            && let Some(input) = self.joining()
-        {
+        if may_step && let Some(input) = self.joining() {
             return Action::ApplyInput { id: input.id.clone(), step: self.last_step + 1 };
         }
         if let Some(finish) = &run.last_finish {
@@ -212,6 +259,9 @@ impl Thread {
         }
         if self.steps_taken >= run.limits.max_steps {
             return self.finish(FinishReason::MaxSteps);
+        }
+        if let Some((budget, throws)) = over {
+            return Action::Exceed { budget, throws };
         }
         Action::StartStep(self.last_step + 1)
     }
@@ -282,10 +332,14 @@ impl Thread {
             Ending::Aborted { .. } => "the run was aborted before the call started",
             Ending::Error { .. } => "the run failed before the call started",
             Ending::Guardrail { .. } => "a guardrail ended the run before the call started",
+            Ending::Budget { .. } => "the run reached its budget before the call started",
         };
         let mut actions = Vec::new();
         if let Some(step) = self.step.as_ref().filter(|step| !step.replied) {
             actions.push(Action::Cancel(Key::Ask(step.number)));
+        }
+        if self.run.as_ref().is_some_and(|run| run.checks_input) {
+            actions.push(Action::Cancel(Key::CheckInput));
         }
         for call in self.open_calls() {
             match call.state {
@@ -303,7 +357,9 @@ impl Thread {
         let (step_finish, finish) = match ending {
             Ending::Aborted { .. } => (StepFinish::Aborted, FinishReason::Aborted),
             Ending::Error { .. } => (StepFinish::Error, FinishReason::Error),
-            Ending::Guardrail { .. } => (StepFinish::Other(Arc::from("guardrail")), FinishReason::Guardrail),
+            Ending::Guardrail { throws: true, .. } | Ending::Budget { throws: true, .. } => (StepFinish::Error, FinishReason::Error),
+            Ending::Guardrail { .. } => (StepFinish::Guardrail, FinishReason::Guardrail),
+            Ending::Budget { .. } => (StepFinish::BudgetExceeded, FinishReason::BudgetExceeded),
         };
         match &self.step {
             Some(step) => actions.push(Action::EndStep { step: step.number, finish: step_finish }),
@@ -334,6 +390,7 @@ impl Thread {
                     notes: None,
                 })
             }
+            Action::Exceed { budget, throws } => Some(RecordBody::BudgetExceeded { budget: budget.clone(), throws: *throws }),
             Action::ApplyInput { id, step } => Some(RecordBody::InputApplied { id: id.clone(), step: *step }),
             Action::ReturnInput(id) => {
                 Some(RecordBody::InputReturned { id: id.clone(), why: Arc::from("the run ended before its next model call") })
@@ -353,14 +410,17 @@ impl Thread {
                     kind: "tool".to_owned(),
                     reason: format!("the same calls gave the same results {} times in a row", self.repetition.count),
                     tool_name: None,
+                    info: None,
                 },
+                throws: false,
             }),
             _ => None,
         };
         let failed = *finish == FinishReason::Error;
+        let withheld = matches!(run.ending, Some(Ending::Guardrail { .. }));
         Some(RecordBody::RunDone {
             finish: finish.clone(),
-            text: if failed { Arc::from("") } else { Arc::clone(&run.text) },
+            text: if failed || withheld { Arc::from("") } else { Arc::clone(&run.text) },
             usage: if failed { None } else { run.usage },
             model_calls: run.model_calls,
             ending,

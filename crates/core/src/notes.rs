@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::record::Ending;
 use crate::taint::{Marks, Taint};
+use crate::usage::SideUsage;
 use crate::words::words;
 
 words! {
@@ -101,6 +103,9 @@ pub struct GateNotes {
     /// What the arguments repeat of marked text.
     #[serde(default, skip_serializing_if = "Taint::is_empty")]
     pub taint: Taint,
+    /// What models used that hooks and guardrails asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<SideUsage>,
 }
 
 impl GateNotes {
@@ -120,6 +125,12 @@ pub struct ResultNotes {
     /// Where its text came from, for later calls that repeat it.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub marks: Marks,
+    /// How the run ends with it, where a guardrail withheld it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+    /// What models used that hooks and guardrails asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<SideUsage>,
 }
 
 impl ResultNotes {

@@ -30,11 +30,14 @@ fn args_value(arguments: Option<&Arc<str>>) -> Value {
 /// |---|---|
 /// | `run.started` | `run.start` |
 /// | `step.started` | `step.start` |
-/// | `model.replied` | `reasoning.*`, `text.delta`, `text.done` |
+/// | `model.replied` | `guardrail.rewrote`, `reasoning.*`, `text.delta`, `text.done` |
+/// | `reply.withheld` | `guardrail.tripped` |
+/// | `input.checked` | `guardrail.rewrote`, then `guardrail.tripped` if it is blocked |
+/// | `budget.exceeded` | `budget.exceeded` |
 /// | `call.gated` | `tool.start` or `tool.resume`, `guardrail.rewrote`, `permission.decision`, then `approval.requested` if it asks, `guardrail.tripped` if it ends the run |
 /// | `call.voted`, `approval.delegated`, `.reminded` | `approval.voted`, `approval.delegated`, `approval.reminded` |
 /// | `call.executing`, from the second attempt | `tool.start` anew |
-/// | `call.done` | `guardrail.rewrote`, `tool.done` or `tool.error`, then the call's own events; nothing for a call that never started |
+/// | `call.done` | `guardrail.rewrote`, `tool.done` or `tool.error`, then the call's own events and `guardrail.tripped` if it is withheld; nothing for a call that never started |
 /// | `step.done` | `step.done` |
 /// | `input.queued`, `.applied`, `.returned` | `input.queued` or `input.steered`, `input.applied`, `input.returned` |
 /// | `context.compacted` | `compaction.start`, `compaction.done` |
@@ -47,8 +50,8 @@ pub fn project(record: &Record) -> Vec<EventKind> {
     match &record.body {
         RecordBody::RunStarted { agent, .. } => vec![EventKind::RunStart { agent_name: Arc::clone(agent), agent_id: None }],
         RecordBody::StepStarted { step } => vec![EventKind::StepStart { step: *step }],
-        RecordBody::ModelReplied { message, usage, .. } => {
-            let mut events = Vec::new();
+        RecordBody::ModelReplied { message, usage, rewrote: notes, .. } => {
+            let mut events: Vec<EventKind> = notes.iter().map(|note| rewrote(note, "output", None)).collect();
             if let Some(reasoning) = message.reasoning_of() {
                 events.push(EventKind::ReasoningStart {});
                 if !reasoning.is_empty() {
@@ -84,7 +87,7 @@ pub fn project(record: &Record) -> Vec<EventKind> {
                 }
             });
             if let Some(notes) = notes {
-                events.extend(notes.rewrote.iter().map(|note| rewrote(note, "tool", call, tool)));
+                events.extend(notes.rewrote.iter().map(|note| rewrote(note, "tool", Some((call, tool)))));
                 events.extend(notes.permission.as_ref().map(|note| audited(note, call, tool, &args, record.at)));
             }
             match verdict {
@@ -119,7 +122,7 @@ pub fn project(record: &Record) -> Vec<EventKind> {
         }],
         RecordBody::CallDone { call, tool, outcome, duration_ms, replaced_by, notes, .. } => {
             let Some(duration_ms) = *duration_ms else { return Vec::new() };
-            let rewritten = notes.iter().flat_map(|notes| &notes.rewrote).map(|note| rewrote(note, "result", call, tool));
+            let rewritten = notes.iter().flat_map(|notes| &notes.rewrote).map(|note| rewrote(note, "result", Some((call, tool))));
             let mut events: Vec<EventKind> = rewritten.collect();
             match outcome {
                 Outcome::Done { output } => {
@@ -141,6 +144,7 @@ pub fn project(record: &Record) -> Vec<EventKind> {
                     duration_ms,
                 }),
             }
+            events.extend(notes.as_ref().and_then(|notes| tripped(notes.ending.as_ref()?)));
             events
         }
         RecordBody::CallVoted { approval, call, decision, votes, .. } => vec![EventKind::ApprovalVoted {
@@ -162,6 +166,13 @@ pub fn project(record: &Record) -> Vec<EventKind> {
             tool_name: Arc::clone(tool),
             times: *times,
         }],
+        RecordBody::InputChecked { rewrote: notes, ending, .. } => {
+            let mut events: Vec<EventKind> = notes.iter().map(|note| rewrote(note, "input", None)).collect();
+            events.extend(ending.as_ref().and_then(tripped));
+            events
+        }
+        RecordBody::ReplyWithheld { ending, .. } => tripped(ending).into_iter().collect(),
+        RecordBody::BudgetExceeded { budget, .. } => vec![EventKind::BudgetExceeded(budget.clone())],
         RecordBody::StepDone { step, finish, usage } => vec![EventKind::StepDone {
             step: *step,
             finish_reason: finish.clone(),
@@ -171,11 +182,15 @@ pub fn project(record: &Record) -> Vec<EventKind> {
             let mut events = Vec::new();
             let mut abort_reason = None;
             match ending {
-                Some(Ending::Error { failure }) => events.push(EventKind::Error { error: failure.into() }),
                 Some(Ending::Aborted { reason }) => abort_reason = Some(reason.clone()),
-                // A tool's guardrail was told with its call; this one belongs to no call.
-                Some(ending @ Ending::Guardrail { trip }) if trip.tool_name.is_none() => events.extend(tripped(ending)),
+                // Every other was told with what it tripped over; a repetition has no record of its own.
+                Some(ending @ Ending::Guardrail { trip, .. }) if trip.kind == "tool" && trip.tool_name.is_none() => {
+                    events.extend(tripped(ending))
+                }
                 _ => {}
+            }
+            if let Some(failure) = ending.as_ref().and_then(Ending::failure) {
+                events.push(EventKind::Error { error: (&failure).into() });
             }
             events.push(EventKind::RunDone {
                 finish_reason: finish.clone(),
@@ -238,12 +253,12 @@ pub fn project(record: &Record) -> Vec<EventKind> {
     }
 }
 
-fn rewrote(note: &RewriteNote, kind: &str, call: &CallId, tool: &Arc<str>) -> EventKind {
+fn rewrote(note: &RewriteNote, kind: &str, of: Option<(&CallId, &Arc<str>)>) -> EventKind {
     EventKind::GuardrailRewrote {
         name: note.name.clone(),
         kind: kind.to_owned(),
-        tool_name: Some(Arc::clone(tool)),
-        tool_call_id: Some(call.clone()),
+        tool_name: of.map(|(_, tool)| Arc::clone(tool)),
+        tool_call_id: of.map(|(call, _)| call.clone()),
         reason: note.reason.clone(),
         info: note.info.clone(),
     }
@@ -267,12 +282,12 @@ fn audited(note: &PermissionNote, call: &CallId, tool: &Arc<str>, args: &Value, 
 
 fn tripped(ending: &Ending) -> Option<EventKind> {
     match ending {
-        Ending::Guardrail { trip } => Some(EventKind::GuardrailTripped {
+        Ending::Guardrail { trip, .. } => Some(EventKind::GuardrailTripped {
             name: trip.name.clone(),
             kind: trip.kind.clone(),
             reason: trip.reason.clone(),
             tool_name: trip.tool_name.clone(),
-            info: None,
+            info: trip.info.clone(),
         }),
         _ => None,
     }

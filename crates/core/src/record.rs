@@ -9,16 +9,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::args::RepairNote;
+use crate::budget::Budgets;
 use crate::decision::{ApprovalAsk, Decision};
 use crate::failure::ToolFailure;
 use crate::fingerprint::{Drift, Fingerprint};
-use crate::finish::{AbortReason, Failure, FinishReason, GuardrailTrip, StepFinish};
+use crate::finish::{AbortReason, BudgetTrip, Failure, FinishReason, GuardrailTrip, StepFinish};
 use crate::ids::{ApprovalId, CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::message::Message;
-use crate::notes::{GateNotes, ResultNotes};
+use crate::notes::{GateNotes, ResultNotes, RewriteNote};
 use crate::output::ToolOutput;
 use crate::policy::PermissionMode;
-use crate::usage::Usage;
+use crate::usage::{SideUsage, Usage};
 use crate::words::words;
 
 /// The layout version of records this crate writes.
@@ -193,7 +194,46 @@ pub enum Ending {
     Guardrail {
         /// Which.
         trip: GuardrailTrip,
+        /// The run fails for it, as the agent has it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        throws: bool,
     },
+    /// A budget.
+    Budget {
+        /// Which.
+        budget: BudgetTrip,
+        /// The run fails for it, as the budget has it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        throws: bool,
+    },
+}
+
+impl Ending {
+    /// What the run fails with; `None` where it ends in another way.
+    pub fn failure(&self) -> Option<Failure> {
+        let named = |name: &str, message: String, code: &str| Failure { name: name.to_owned(), message, code: Some(code.to_owned()) };
+        match self {
+            Self::Error { failure } => Some(failure.clone()),
+            Self::Guardrail { trip, throws: true } => {
+                let message = format!("the guardrail `{}` on {} ended the run: {}", trip.name, trip.kind, trip.reason);
+                Some(named("GuardrailError", message, "TOOLWRIGHT_GUARDRAIL_TRIPPED"))
+            }
+            Self::Budget { budget, throws: true } => {
+                let message = format!("the run reached its budget: {budget}; raise it, or ask for less at once");
+                Some(named("BudgetExceededError", message, "TOOLWRIGHT_BUDGET_EXCEEDED"))
+            }
+            Self::Aborted { .. } | Self::Guardrail { .. } | Self::Budget { .. } => None,
+        }
+    }
+}
+
+/// Input whose text a guardrail changed before a model saw it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RewrittenInput {
+    /// Which of the messages that were checked, from 0.
+    pub index: usize,
+    /// Its text now.
+    pub text: Arc<str>,
 }
 
 /// How a call ended.
@@ -266,6 +306,34 @@ pub enum RecordBody {
         /// The application's own data.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         metadata: Map<String, Value>,
+        /// What it may use.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budgets: Option<Arc<Budgets>>,
+        /// Whether guardrails check input before a model sees it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        checks_input: bool,
+    },
+    /// An owner goes on with a run that another left where it was. The time since the last record is not the run's; written where that
+    /// matters.
+    #[serde(rename = "run.taken_over")]
+    RunTakenOver {},
+    /// Guardrails checked the input that joined since the last model call. Never checked again.
+    #[serde(rename = "input.checked", rename_all = "camelCase")]
+    InputChecked {
+        /// How many messages.
+        messages: usize,
+        /// Those whose text was changed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rewritten: Vec<RewrittenInput>,
+        /// What changed them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rewrote: Vec<RewriteNote>,
+        /// How the run ends, if they do not pass. Blocked input leaves the transcript.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ending: Option<Ending>,
+        /// What models used that were asked about them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        side: Option<SideUsage>,
     },
     /// A message that no model wrote joined the transcript.
     #[serde(rename = "message.added", rename_all = "camelCase")]
@@ -296,6 +364,36 @@ pub enum RecordBody {
         usage: Option<Usage>,
         /// The model that replied.
         model: Arc<str>,
+        /// Guardrails that changed its text.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rewrote: Vec<RewriteNote>,
+        /// What models used that hooks and guardrails asked about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        side: Option<SideUsage>,
+    },
+    /// The model replied and its reply is withheld: nothing of it joins the transcript, its calls neither, and it is never asked for
+    /// again.
+    #[serde(rename = "reply.withheld", rename_all = "camelCase")]
+    ReplyWithheld {
+        /// The step.
+        step: u32,
+        /// How the run ends: a guardrail blocked the reply, or the input it was racing with, or something that looked at it failed.
+        ending: Ending,
+        /// What the reply used; absent where the model was stopped before it said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        /// What models used that hooks and guardrails asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        side: Option<SideUsage>,
+    },
+    /// A budget was reached.
+    #[serde(rename = "budget.exceeded", rename_all = "camelCase")]
+    BudgetExceeded {
+        /// Which.
+        budget: BudgetTrip,
+        /// The run fails for it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        throws: bool,
     },
     /// The model could not reply.
     #[serde(rename = "model.failed", rename_all = "camelCase")]

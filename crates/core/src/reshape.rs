@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::checked::is_input;
 use crate::ids::{CallId, Seq};
 use crate::message::{Author, Item, Message, Part, ResultItem};
 use crate::output::ToolOutput;
@@ -40,6 +41,9 @@ impl Thread {
             transcript.check_balance().map_err(|error| error.to_string())?;
         }
         (self.transcript, self.origins) = (transcript, origins);
+        // What became part of a summary is input no longer.
+        let tail = self.origins.iter().rev().take(self.unchecked);
+        self.unchecked = tail.take_while(|origin| !matches!(origin, Origin::Summary(_))).count();
         if !compaction.pruned.is_empty() || compaction.folded.is_some() {
             self.measured = None;
         }
@@ -50,7 +54,10 @@ impl Thread {
             run.prune_only |= compaction.prune_only;
             if let Some(usage) = &compaction.usage {
                 run.usage = Some(run.usage.unwrap_or_default().plus(usage));
+                run.spent.add(Some(usage));
             }
+        } else if let Some(usage) = &compaction.usage {
+            self.spent_in_all.add(Some(usage));
         }
         Ok(())
     }
@@ -84,6 +91,11 @@ impl Thread {
             self.step = None;
             self.last_step = self.last_step.saturating_sub(1);
             self.steps_taken = self.steps_taken.saturating_sub(1);
+            if let Some(run) = self.run.as_mut() {
+                run.spent.steps = run.spent.steps.saturating_sub(1);
+            }
+            // No model has answered it, and whoever goes on may have other guardrails.
+            self.unchecked = self.input_at_end();
         } else if self.turn.is_empty() && self.transcript.last().is_some_and(|last| last.author != Author::Tool) {
             // The model's last word was recorded; the step has nothing left to do.
             self.step = None;
@@ -94,6 +106,7 @@ impl Thread {
         self.ended_direct = false;
         self.forked_open = true;
         if let Some(run) = self.run.take() {
+            self.count_run(&run, &crate::finish::FinishReason::Aborted, self.last_at);
             self.last_run = Some(LastRun {
                 since: run.since,
                 text_at: run.text_at,
@@ -120,6 +133,7 @@ impl Thread {
         self.origins = (0..messages.len()).map(|index| Origin::Part(seq, index)).collect();
         self.transcript = transcript;
         self.measured = None;
+        self.unchecked = messages.iter().rev().take_while(|message| is_input(message)).count();
         Ok(())
     }
 

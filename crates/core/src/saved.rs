@@ -9,10 +9,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
+use crate::budget::Spent;
+use crate::checked::with_text;
 use crate::decision::{ApprovalMark, Remembered};
 use crate::fingerprint::Fingerprint;
 use crate::finish::FinishReason;
-use crate::ids::{CallId, InputId, RunId, Seq, ThreadId};
+use crate::ids::{CallId, InputId, RunId, Seq, ThreadId, Timestamp};
 use crate::message::{Author, Item, Message};
 use crate::policy::PermissionMode;
 use crate::record::{Ending, Outcome, Record, RecordBody};
@@ -23,7 +25,7 @@ use crate::transcript::Transcript;
 use crate::usage::Usage;
 
 /// The layout of what [`Thread::save`] writes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Where a message of the transcript came from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +39,22 @@ pub(crate) enum Origin {
     Results(Vec<ResultOrigin>),
     /// The summary of a compaction.
     Summary(Seq),
+    /// Input whose text a guardrail changed: the record of the check, which of its changes, and where the message came from.
+    Checked(Seq, usize, Box<Self>),
+}
+
+impl Origin {
+    /// The records that it points at.
+    fn positions(&self, all: &mut BTreeSet<Seq>) {
+        match self {
+            Self::Record(at) | Self::Part(at, _) | Self::Summary(at) => drop(all.insert(*at)),
+            Self::Results(results) => all.extend(results.iter().map(|result| result.at)),
+            Self::Checked(at, _, of) => {
+                all.insert(*at);
+                of.positions(all);
+            }
+        }
+    }
 }
 
 /// Where a result came from.
@@ -77,6 +95,14 @@ pub struct Saved {
     last_results: Vec<(Seq, CallId)>,
     ended_direct: bool,
     step: Option<OpenStep>,
+    #[serde(default)]
+    unchecked: usize,
+    #[serde(default)]
+    spent: Spent,
+    #[serde(default)]
+    spent_in_all: Spent,
+    #[serde(default)]
+    last_at: Timestamp,
     steps_taken: u32,
     last_step: u32,
     used_ids: BTreeSet<CallId>,
@@ -101,6 +127,10 @@ struct SavedRun {
     retries_per_tool: Vec<(Arc<str>, u32)>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     prune_only: bool,
+    #[serde(default)]
+    spent: Spent,
+    #[serde(default)]
+    idle_ms: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -145,6 +175,8 @@ impl Thread {
                 calls_per_tool: counted(&run.calls_per_tool),
                 retries_per_tool: counted(&run.retries_per_tool),
                 prune_only: run.prune_only,
+                spent: run.spent,
+                idle_ms: run.idle_ms,
             }),
             last_run: self.last_run.as_ref().map(|run| SavedLastRun {
                 id: run.id.clone(),
@@ -166,6 +198,10 @@ impl Thread {
             last_results: self.last_results.iter().map(|(seq, call, _)| (*seq, call.clone())).collect(),
             ended_direct: self.ended_direct,
             step: self.step.clone(),
+            unchecked: self.unchecked,
+            spent: self.spent,
+            spent_in_all: self.spent_in_all,
+            last_at: self.last_at,
             steps_taken: self.steps_taken,
             last_step: self.last_step,
             used_ids: self.used_ids.iter().cloned().collect(),
@@ -205,12 +241,7 @@ impl Saved {
     /// The records whose bodies it needs, ascending.
     pub fn positions(&self) -> Vec<Seq> {
         let mut all = BTreeSet::new();
-        for origin in &self.origins {
-            match origin {
-                Origin::Record(at) | Origin::Part(at, _) | Origin::Summary(at) => drop(all.insert(*at)),
-                Origin::Results(results) => all.extend(results.iter().map(|result| result.at)),
-            }
-        }
+        self.origins.iter().for_each(|origin| origin.positions(&mut all));
         all.extend(self.instructions);
         all.extend(self.queued.iter().map(|(_, at)| *at));
         all.extend(self.last_results.iter().map(|(at, _)| *at));
@@ -267,6 +298,10 @@ impl Saved {
         thread.last_results = last_results;
         thread.ended_direct = self.ended_direct;
         thread.step = self.step;
+        thread.unchecked = self.unchecked;
+        thread.spent = self.spent;
+        thread.spent_in_all = self.spent_in_all;
+        thread.last_at = self.last_at;
         thread.steps_taken = self.steps_taken;
         thread.last_step = self.last_step;
         thread.used_ids = self.used_ids.into_iter().collect::<HashSet<_>>();
@@ -310,6 +345,14 @@ impl Bodies<'_> {
                 }
                 _ => Err(misplaced(*at)),
             },
+            Origin::Checked(at, index, of) => match &self.at(*at)?.body {
+                RecordBody::InputChecked { rewritten, .. } => {
+                    let change = rewritten.get(*index).ok_or_else(|| misplaced(*at))?;
+                    let message = self.message(of)?;
+                    Ok(Arc::new(with_text(&message, &change.text)))
+                }
+                _ => Err(misplaced(*at)),
+            },
             Origin::Results(results) => {
                 let mut items = Vec::with_capacity(results.len());
                 for result in results {
@@ -334,7 +377,8 @@ impl Bodies<'_> {
 
     fn run(&self, saved: SavedRun) -> Result<Run, SavedError> {
         let record = self.at(saved.since)?;
-        let (RecordBody::RunStarted { cause, agent, limits, added, principal, metadata, .. }, Some(id)) = (&record.body, &record.run)
+        let (RecordBody::RunStarted { cause, agent, limits, added, principal, metadata, budgets, checks_input, .. }, Some(id)) =
+            (&record.body, &record.run)
         else {
             return Err(misplaced(saved.since));
         };
@@ -356,6 +400,11 @@ impl Bodies<'_> {
             calls_per_tool: saved.calls_per_tool.into_iter().collect(),
             retries_per_tool: saved.retries_per_tool.into_iter().collect(),
             prune_only: saved.prune_only,
+            budgets: budgets.clone(),
+            checks_input: *checks_input,
+            spent: saved.spent,
+            began_at: record.at,
+            idle_ms: saved.idle_ms,
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
+use crate::budget::{Budgets, Spent};
 use crate::decision::{ApprovalAsk, ApprovalMark, Decision};
 use crate::failure::ToolFailureKind;
 use crate::finish::FinishReason;
@@ -162,6 +163,15 @@ pub struct Run {
     pub(crate) retries_per_tool: HashMap<Arc<str>, u32>,
     /// A summary was not enough in this run.
     pub(crate) prune_only: bool,
+    /// What it may use.
+    pub budgets: Option<Arc<Budgets>>,
+    /// Whether guardrails check its input before a model sees it.
+    pub checks_input: bool,
+    /// What it has used; its time stands in the next two.
+    pub(crate) spent: Spent,
+    pub(crate) began_at: Timestamp,
+    /// Milliseconds in which nobody moved it.
+    pub(crate) idle_ms: u64,
 }
 
 impl Run {

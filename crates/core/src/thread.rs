@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Map;
 
+use crate::budget::Spent;
+use crate::checked::is_input;
 use crate::decision::{ApprovalAsk, Decision, DecisionVerdict, Remember, Remembered};
 use crate::fingerprint::Fingerprint;
 use crate::finish::{AbortReason, FinishReason};
@@ -59,6 +61,13 @@ pub struct Thread {
     /// The last calls that ended were asked for by no model: nobody waits for another step.
     pub(crate) ended_direct: bool,
     pub(crate) step: Option<OpenStep>,
+    /// How many messages at the end of the transcript are input that no guardrail has checked and no model was asked about.
+    pub(crate) unchecked: usize,
+    /// What was used since the last new input, and by the thread in all, by runs that are over.
+    pub(crate) spent: Spent,
+    pub(crate) spent_in_all: Spent,
+    /// The time of the last record.
+    pub(crate) last_at: Timestamp,
     /// Steps taken since the last new input: what `max_steps` counts, pauses included.
     pub(crate) steps_taken: u32,
     /// The last step number.
@@ -90,6 +99,10 @@ pub enum FoldBug {
     SavedWithoutInput,
     /// What is saved lacks the ids that calls had.
     SavedWithoutIds,
+    /// A model is asked although its input was not checked.
+    InputIsNotChecked,
+    /// What earlier runs used is not counted.
+    SpentIsForgotten,
 }
 
 impl Thread {
@@ -277,6 +290,7 @@ impl Thread {
             self.fold(record).map_err(|problem| misfit(&problem))?;
         }
         self.head = record.seq;
+        self.last_at = record.at;
         Ok(())
     }
 
@@ -291,7 +305,18 @@ impl Thread {
                 }
                 self.id = Some(thread.clone());
             }
-            RecordBody::RunStarted { cause, agent, limits, fingerprint, instructions, added, principal, metadata } => {
+            RecordBody::RunStarted {
+                cause,
+                agent,
+                limits,
+                fingerprint,
+                instructions,
+                added,
+                principal,
+                metadata,
+                budgets,
+                checks_input,
+            } => {
                 if self.run.is_some() {
                     return Err("another run has not ended".to_owned());
                 }
@@ -301,6 +326,7 @@ impl Thread {
                         return Err("calls of the last turn have no result yet".to_owned());
                     }
                     self.steps_taken = 0;
+                    self.spent = Spent::default();
                     self.repetition = Repetition::default();
                     // A fork that was cut after the results of a step: it has nothing left to do.
                     self.step = None;
@@ -328,6 +354,11 @@ impl Thread {
                     calls_per_tool: HashMap::new(),
                     retries_per_tool: HashMap::new(),
                     prune_only: false,
+                    budgets: budgets.clone(),
+                    checks_input: *checks_input,
+                    spent: Spent::default(),
+                    began_at: record.at,
+                    idle_ms: 0,
                 });
             }
             RecordBody::MessageAdded { message } => {
@@ -349,14 +380,35 @@ impl Thread {
                 if !self.turn.is_empty() {
                     return Err("calls of the last turn have no result yet".to_owned());
                 }
-                self.active_run()?.last_finish = None;
+                let run = self.active_run()?;
+                run.last_finish = None;
+                run.spent.steps = run.spent.steps.saturating_add(1);
                 self.ended_direct = false;
+                self.unchecked = 0;
                 self.step = Some(OpenStep { number: *step, replied: false, steered: false, usage: None, finish: None });
                 self.last_step = *step;
                 self.steps_taken += 1;
             }
-            RecordBody::ModelReplied { step, message, calls, finish, usage, .. } => {
-                self.fold_reply(record.seq, *step, message, calls, finish, usage.as_ref())?
+            RecordBody::ModelReplied { step, message, calls, finish, usage, side, .. } => {
+                self.fold_reply(record.seq, *step, message, calls, finish, usage.as_ref())?;
+                self.asked_beside(side.as_ref());
+            }
+            RecordBody::ReplyWithheld { step, ending, usage, side } => {
+                self.fold_withheld(*step, ending, usage.as_ref())?;
+                self.asked_beside(side.as_ref());
+            }
+            RecordBody::InputChecked { messages, rewritten, ending, side, .. } => {
+                self.fold_checked(record.seq, *messages, rewritten, ending.as_ref())?;
+                self.asked_beside(side.as_ref());
+            }
+            RecordBody::RunTakenOver {} => {
+                let idle = record.at.millis_since(self.last_at);
+                let run = self.active_run()?;
+                run.idle_ms = run.idle_ms.saturating_add(idle);
+            }
+            RecordBody::BudgetExceeded { budget, throws } => {
+                let ending = Ending::Budget { budget: budget.clone(), throws: *throws };
+                self.active_run()?.ending.get_or_insert(ending);
             }
             RecordBody::ModelFailed { failure, .. } => {
                 self.active_run()?.ending.get_or_insert(Ending::Error { failure: failure.clone() });
@@ -368,8 +420,9 @@ impl Thread {
                 let written = opening.arguments.clone().unwrap_or_else(|| Arc::from("{}"));
                 self.open_call(opening, written, None);
             }
-            RecordBody::CallGated { call, arguments, sha256, verdict, .. } => {
+            RecordBody::CallGated { call, arguments, sha256, verdict, notes, .. } => {
                 let asked = self.gated(call, arguments.as_ref().zip(sha256.as_ref()), verdict, record.at)?;
+                self.asked_beside(notes.as_ref().and_then(|notes| notes.side.as_ref()));
                 if let Some(ending) = asked {
                     self.active_run()?.ending.get_or_insert(ending);
                 }
@@ -418,8 +471,14 @@ impl Thread {
                 open.attempts = *attempt;
                 open.state = CallState::Executing { attempt: *attempt };
             }
-            RecordBody::CallDone { call, tool, outcome, fatal, .. } => {
+            RecordBody::CallDone { call, tool, outcome, fatal, notes, .. } => {
                 self.fold_result(record.seq, call, tool, outcome, fatal.as_ref())?;
+                if let Some(notes) = notes {
+                    self.asked_beside(notes.side.as_ref());
+                    if let (Some(run), Some(ending)) = (self.run.as_mut(), &notes.ending) {
+                        run.ending.get_or_insert_with(|| ending.clone());
+                    }
+                }
             }
             RecordBody::StepDone { step, .. } => {
                 if self.step.as_ref().is_none_or(|open| open.number != *step) {
@@ -436,6 +495,7 @@ impl Thread {
                     return Err("a step has not ended".to_owned());
                 }
                 let run = self.run.take().ok_or("no run is active")?;
+                self.count_run(&run, finish, record.at);
                 self.last_run = Some(LastRun {
                     id: run.id,
                     finish: finish.clone(),
@@ -510,11 +570,12 @@ impl Thread {
     }
 
     pub(crate) fn push(&mut self, message: Arc<Message>, origin: Origin) {
+        self.unchecked = if is_input(&message) { self.unchecked + 1 } else { 0 };
         self.transcript.push(message);
         self.origins.push(origin);
     }
 
-    fn active_run(&mut self) -> Result<&mut Run, String> {
+    pub(crate) fn active_run(&mut self) -> Result<&mut Run, String> {
         self.run.as_mut().ok_or_else(|| "no run is active".to_owned())
     }
 
@@ -575,6 +636,7 @@ impl Thread {
         open.finish = Some(finish.clone());
         let run = self.run.as_mut().ok_or("no run is active")?;
         run.model_calls += 1;
+        run.spent.add(usage);
         run.text = message.text_of().into();
         run.text_at = Some(seq);
         run.last_finish = Some(finish.clone());

@@ -56,3 +56,29 @@ impl Usage {
         }
     }
 }
+
+/// What models used that were asked beside the agent's own: by hooks and guardrails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SideUsage {
+    /// How many replied.
+    pub calls: u32,
+    /// What they used.
+    pub usage: Usage,
+}
+
+impl SideUsage {
+    /// One more reply. One that reports nothing has used an unknown amount, whose price is not known either.
+    pub fn add(&mut self, usage: Option<&Usage>) {
+        let priced = usage.is_some_and(|usage| usage.cost_usd.is_some()) && (self.calls == 0 || self.usage.cost_usd.is_some());
+        self.calls = self.calls.saturating_add(1);
+        self.usage = self.usage.plus(usage.unwrap_or(&Usage::default()));
+        if !priced {
+            self.usage.cost_usd = None;
+        }
+    }
+
+    /// The figures, or nothing where no model was asked.
+    pub fn some(self) -> Option<Self> {
+        (self.calls > 0).then_some(self)
+    }
+}

@@ -316,6 +316,8 @@ fn what_a_provider_counted_holds_until_what_it_counted_changes() {
         finish: FinishReason::Stop,
         usage,
         model: "m".into(),
+        rewrote: Vec::new(),
+        side: None,
     };
     let started = RecordBody::RunStarted {
         cause: RunCause::Input,
@@ -326,6 +328,8 @@ fn what_a_provider_counted_holds_until_what_it_counted_changes() {
         added: None,
         principal: None,
         metadata: Map::new(),
+        budgets: None,
+        checks_input: false,
     };
     let mut records = vec![apply_in_run(&mut thread, started)];
     let mut step = |thread: &mut Thread, number: u32, usage: Option<Usage>| {

@@ -169,7 +169,7 @@ impl Journal {
             (!choice.is_multiple_of(3)).then(|| Usage { input_tokens: 10 + u64::from(choice), cost_usd: Some(0.1), ..Usage::default() });
         let message = Arc::new(Message { author: Author::SideA, items, metadata: Map::new() });
         let calls = calls.iter().map(opening).collect();
-        RecordBody::ModelReplied { step, message, calls, finish, usage, model: "m".into() }
+        RecordBody::ModelReplied { step, message, calls, finish, usage, model: "m".into(), rewrote: Vec::new(), side: None }
     }
 
     /// What the thread asks for.

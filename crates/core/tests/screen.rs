@@ -8,7 +8,7 @@ use toolwright_core::screen::{Finding, Pii, Topics, injection, masked, pii, secr
 
 /// Kind and text of each finding.
 fn told(text: &str, found: &[Finding]) -> Vec<(String, String)> {
-    found.iter().map(|found| (found.kind.to_string(), text[found.start..found.end].to_owned())).collect()
+    found.iter().map(|found| (found.kind.to_string(), text.get(found.start..found.end).unwrap().to_owned())).collect()
 }
 
 #[track_caller]

@@ -31,6 +31,8 @@ impl Journal {
             added: None,
             principal: None,
             metadata,
+            budgets: None,
+            checks_input: false,
         });
         journal.add(RecordBody::StepStarted { step: 1 });
         let item = |id: &&str| {
@@ -59,6 +61,8 @@ impl Journal {
             finish: FinishReason::ToolCalls,
             usage: None,
             model: "m".into(),
+            rewrote: Vec::new(),
+            side: None,
         });
         journal
     }

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use toolwright_core::args::RepairNote;
 use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
-    AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, AskKind, Author, CallId, CallItem, CallOpening, CallOrigin, Compaction,
-    Decision, Delegation, Drift, Ending, Event, EventKind, Failure, Fingerprint, FinishReason, Folded, GuardrailTrip, InputId, InputMode,
-    Item, Message, Outcome, Part, Record, RecordBody, Remember, RunCause, RunId, RunLimits, Seq, StepFinish, Thread, ThreadId, Timestamp,
-    ToolFailure, ToolOutput, Usage, Verdict, is_event,
+    AbortReason, Action, ApprovalAsk, ApprovalId, ArgsState, AskKind, Author, BudgetScope, BudgetTrip, CallId, CallItem, CallOpening,
+    CallOrigin, Compaction, Decision, Delegation, Drift, Ending, Event, EventKind, Failure, Fingerprint, FinishReason, Folded,
+    GuardrailTrip, InputId, InputMode, Item, Message, Outcome, Part, Record, RecordBody, Remember, RewriteNote, RewrittenInput, RunCause,
+    RunId, RunLimits, Seq, SideUsage, StepFinish, Thread, ThreadId, Timestamp, ToolFailure, ToolOutput, Usage, Verdict, is_event,
 };
 
 fn id() -> ThreadId {
@@ -51,6 +51,8 @@ fn started() -> RecordBody {
         added: None,
         principal: None,
         metadata: Map::new(),
+        budgets: None,
+        checks_input: false,
     }
 }
 
@@ -67,6 +69,8 @@ fn replied(calls: &[&str]) -> RecordBody {
         finish: FinishReason::ToolCalls,
         usage: None,
         model: "m".into(),
+        rewrote: Vec::new(),
+        side: None,
     }
 }
 
@@ -216,6 +220,8 @@ fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
         finish: FinishReason::ToolCalls,
         usage: None,
         model: "m".into(),
+        rewrote: Vec::new(),
+        side: None,
     };
     assert_eq!(refuses(step(), unopened), "a call of the message is not opened");
     assert_eq!(refuses(step(), replied(&["a", "a"])), "the call a is not the next new one of the message");
@@ -275,6 +281,7 @@ fn every_record() -> Vec<RecordBody> {
         kind: "tool".to_owned(),
         reason: "an address".to_owned(),
         tool_name: Some("act".to_owned()),
+        info: None,
     };
     let usage =
         Usage { input_tokens: 1, output_tokens: 2, cached_input_tokens: Some(0), cost_usd: Some(0.5), estimated: true, ..Usage::default() };
@@ -288,7 +295,7 @@ fn every_record() -> Vec<RecordBody> {
         parent: Some(CallId::new("p")),
         read_only: true,
         notes: None,
-        verdict: Verdict::EndRun { ending: Ending::Guardrail { trip: trip.clone() } },
+        verdict: Verdict::EndRun { ending: Ending::Guardrail { trip: trip.clone(), throws: false } },
     };
     let asked = ApprovalAsk {
         kind: AskKind::Question,
@@ -344,6 +351,8 @@ fn every_record() -> Vec<RecordBody> {
             added: Some("And brief.".into()),
             principal: Some(json!({ "id": "ada" })),
             metadata: json!({ "k": [1] }).as_object().unwrap().clone(),
+            budgets: None,
+            checks_input: false,
         },
         added(),
         RecordBody::StepStarted { step: 1 },
@@ -354,6 +363,8 @@ fn every_record() -> Vec<RecordBody> {
             finish: FinishReason::ToolCalls,
             usage: Some(usage),
             model: "m".into(),
+            rewrote: Vec::new(),
+            side: None,
         },
         RecordBody::ModelFailed { step: 1, failure: failure.clone() },
         RecordBody::CallOpened(CallOpening {
@@ -380,6 +391,27 @@ fn every_record() -> Vec<RecordBody> {
             call: CallId::new("a"),
             sha256: "abc".into(),
             decision: Decision { at: Some(Timestamp(6)), ..Decision::complete(output.clone()).always().automatic() },
+        },
+        RecordBody::RunTakenOver {},
+        RecordBody::InputChecked {
+            messages: 2,
+            rewritten: vec![RewrittenInput { index: 1, text: "[email]".into() }],
+            rewrote: vec![RewriteNote { name: "pii".to_owned(), reason: Some("email".to_owned()), info: None }],
+            ending: Some(Ending::Budget {
+                budget: BudgetTrip { limit: "maxTokens".to_owned(), value: 12.into(), max: 10.into(), scope: BudgetScope::Thread },
+                throws: true,
+            }),
+            side: Some(SideUsage { calls: 2, usage }),
+        },
+        RecordBody::ReplyWithheld {
+            step: 1,
+            ending: Ending::Guardrail { trip: trip.clone(), throws: true },
+            usage: Some(usage),
+            side: None,
+        },
+        RecordBody::BudgetExceeded {
+            budget: BudgetTrip { limit: "maxSteps".to_owned(), value: 3.into(), max: 3.into(), scope: BudgetScope::Run },
+            throws: false,
         },
         RecordBody::CallVoted {
             approval: ApprovalId::new("t:1:a"),
@@ -520,6 +552,7 @@ fn every_event() -> Vec<Value> {
         json!({ "type": "run.done", "finishReason": "aborted", "text": "", "abortReason": { "name": "AbortError", "message": "m" } }),
         json!({ "type": "guardrail.tripped", "name": "g", "kind": "tool", "reason": "r", "toolName": "act" }),
         json!({ "type": "guardrail.rewrote", "name": "g", "kind": "result", "toolName": "act", "toolCallId": "c", "reason": "r", "info": { "category": "pii" } }),
+        json!({ "type": "budget.exceeded", "limit": "maxCostUsd", "value": 0.27, "max": 0.25, "scope": "run" }),
         json!({ "type": "input.queued", "id": "i", "text": "and then" }),
         json!({ "type": "input.steered", "id": "i", "text": "no", "mode": "immediate" }),
         json!({ "type": "input.applied", "id": "i", "step": 2 }),

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use toolwright_core::policy::{Rule, RuleSet};
 use toolwright_core::{
-    AbortReason, Author, CallId, CallOpening, CallOrigin, Fingerprint, Input, Item, Message, RunCause, RunLimits, ThreadId, ToolSpec,
+    AbortReason, Author, Budget, Budgets, CallId, CallOpening, CallOrigin, Fingerprint, Input, Item, Message, RunCause, RunLimits,
+    ThreadId, ToolSpec,
 };
 use toolwright_tool::{EnvSource, Identity, KeepLimits, Need, StateMap, Tool, Tree};
 
@@ -19,6 +20,8 @@ use crate::compaction::{Around, Compaction, Configured};
 use crate::dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, Dispatch, GRACE};
 use crate::driver::NextRun;
 use crate::error::AgentError;
+use crate::guard::Guardrails;
+use crate::hook::{Hook, Hooks};
 use crate::hub::Hubs;
 use crate::memory::MemoryStore;
 use crate::model::{Model, ModelInfo, ModelRequest, ModelResolver, ModelSettings, ModelStream};
@@ -75,6 +78,11 @@ pub(crate) struct AgentInner {
     pub(crate) fingerprint: Arc<Fingerprint>,
     pub(crate) on_drift: OnDrift,
     pub(crate) limits: RunLimits,
+    /// Whether the steps of a run were set, and are not the default.
+    pub(crate) steps_given: bool,
+    pub(crate) budgets: Budgets,
+    /// Whether it was said that a model's price is not known.
+    pub(crate) price_warned: Arc<AtomicBool>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) model_timeout: Duration,
@@ -214,6 +222,11 @@ pub struct AgentBuilder<R = NoResolvers> {
     registry: Registry,
     stages: Stages,
     permissions: PermissionOptions,
+    hooks: Hooks,
+    guardrails: Guardrails,
+    budgets: Budgets,
+    max_calls: Vec<(String, u32)>,
+    max_steps: Option<u32>,
     state: StateMap,
     run_state: Vec<(std::any::TypeId, &'static str)>,
     env: Arc<dyn EnvSource>,
@@ -293,6 +306,11 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             registry: Registry::new(),
             stages: Stages::default(),
             permissions: PermissionOptions::default(),
+            hooks: Hooks::default(),
+            guardrails: Guardrails::new(),
+            budgets: Budgets::default(),
+            max_calls: Vec::new(),
+            max_steps: None,
             state: StateMap::default(),
             run_state: Vec::new(),
             env: Arc::new(ProcessEnv),
@@ -392,6 +410,49 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
         self
     }
 
+    /// Code that watches and changes calls of tools and of the model. One that has the name of an earlier one takes its place.
+    #[must_use]
+    pub fn hook(mut self, hook: impl Hook) -> Self {
+        self.hooks.add(Arc::new(hook));
+        self
+    }
+
+    /// More hooks, in this order.
+    #[must_use]
+    pub fn hooks(mut self, hooks: impl IntoIterator<Item = Arc<dyn Hook>>) -> Self {
+        hooks.into_iter().for_each(|hook| self.hooks.add(hook));
+        self
+    }
+
+    /// Checks of what goes into a run, comes out of it, into tools and out of them. Given again, those are added.
+    #[must_use]
+    pub fn guardrails(mut self, guardrails: Guardrails) -> Self {
+        self.guardrails = self.guardrails.and(guardrails);
+        self
+    }
+
+    /// What each run may use, from input to answer, pauses included. A limit on steps takes the place of the 10 that a run may take by
+    /// default; beside `max_steps`, the stricter counts.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budgets.run = Some(budget);
+        self
+    }
+
+    /// What a thread may use over all its runs. One that was aborted does not count.
+    #[must_use]
+    pub fn thread_budget(mut self, budget: Budget) -> Self {
+        self.budgets.thread = Some(budget);
+        self
+    }
+
+    /// How often a run may call a tool; further calls are denied. The tool's own `max_calls` holds beside it.
+    #[must_use]
+    pub fn max_calls(mut self, tool: impl Into<String>, calls: u32) -> Self {
+        self.max_calls.push((tool.into(), calls));
+        self
+    }
+
     /// A stage of the gate.
     #[must_use]
     pub fn stage(mut self, kind: StageKind, stage: impl Stage) -> Self {
@@ -447,7 +508,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
     /// How many model calls a run may take, pauses included; 10 by default.
     #[must_use]
     pub fn max_steps(mut self, steps: u32) -> Self {
-        self.limits.max_steps = steps;
+        self.max_steps = Some(steps);
         self
     }
 
@@ -544,7 +605,11 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
         if !self.errors.is_empty() {
             return Err(self.errors.remove(0));
         }
+        let by_budget = self.budgets.run.as_ref().and_then(|budget| budget.max_steps);
+        self.limits.max_steps = self.max_steps.unwrap_or(if by_budget.is_some() { u32::MAX } else { self.limits.max_steps });
         check_limits(&self.limits)?;
+        check_budgets(&self.budgets)?;
+        let max_calls = self.checked_max_calls()?;
         check_settings(&self.settings)?;
         let (mut missing, mut of_runs) = (Vec::new(), Vec::new());
         for tool in self.registry.iter() {
@@ -575,6 +640,9 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             registry: self.registry,
             stages: self.stages,
             permissions,
+            hooks: self.hooks,
+            guardrails: Arc::new(self.guardrails),
+            max_calls,
             agent: Arc::clone(&self.name),
             state: self.state,
             env: self.env,
@@ -594,6 +662,9 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             dispatch: Arc::new(dispatch),
             tools,
             limits: self.limits,
+            steps_given: self.max_steps.is_some(),
+            budgets: self.budgets,
+            price_warned: Arc::default(),
             store: self.store,
             clock: self.clock,
             model_timeout: self.model_timeout,
@@ -607,6 +678,20 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             approving: self.approving,
         };
         Ok(Agent { inner: Arc::new(inner), resolvers: PhantomData })
+    }
+
+    /// Limits on calls, of tools that there are.
+    fn checked_max_calls(&self) -> Result<HashMap<Arc<str>, u32>, AgentError> {
+        let mut limits = HashMap::new();
+        for (name, calls) in &self.max_calls {
+            let tool = self.registry.resolve(name).ok_or_else(|| AgentError::Invalid {
+                field: "max_calls".to_owned(),
+                given: format!("for `{name}`"),
+                fix: "give the name of a tool of this agent".to_owned(),
+            })?;
+            limits.insert(tool.name().to_shared(), *calls);
+        }
+        Ok(limits)
     }
 
     fn resolve(&self) -> Result<Arc<dyn Model>, AgentError> {
@@ -651,6 +736,16 @@ pub(crate) fn check_limits(limits: &RunLimits) -> Result<(), AgentError> {
     }
     if limits.max_repeats == Some(0) {
         return Err(invalid("max_repeats", "give a whole number of at least 1, or `None` for no limit"));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_budgets(budgets: &Budgets) -> Result<(), AgentError> {
+    for (scope, budget) in [("budget", &budgets.run), ("thread_budget", &budgets.thread)] {
+        if let Some(Err((limit, given))) = budget.as_ref().map(Budget::check) {
+            let fix = "give a number above 0, or leave it out for no limit".to_owned();
+            return Err(AgentError::Invalid { field: format!("{scope}.{limit}"), given, fix });
+        }
     }
     Ok(())
 }
@@ -722,7 +817,7 @@ pub(crate) fn checked_input(input: Input) -> Result<Vec<Message>, AgentError> {
 
 pub(crate) fn next_run(
     inner: &AgentInner,
-    limits: RunLimits,
+    (limits, budgets): (RunLimits, &Budgets),
     principal: Option<&Identity>,
     metadata: Map<String, Value>,
     added: Option<Arc<str>>,
@@ -737,5 +832,7 @@ pub(crate) fn next_run(
         added,
         fingerprint: Some(Arc::clone(&inner.fingerprint)),
         mode: None,
+        budgets: (*budgets != Budgets::default()).then(|| Arc::new(budgets.clone())),
+        checks_input: inner.dispatch.guardrails.checks_input(),
     }
 }

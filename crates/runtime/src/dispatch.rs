@@ -3,6 +3,7 @@
 //! [`Dispatch::gate`] takes a call to a verdict; [`Dispatch::execute`] runs a cleared call's body to its one result.
 //! Nothing else in this workspace begins a body (invariant 5).
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +25,14 @@ use toolwright_tool::{
 };
 
 mod asking;
+mod watch;
 
-use crate::attachments;
+use self::watch::Watch;
+pub(crate) use self::watch::WatchedRun;
+
 use crate::driver::{Executed, GateOutcome};
+use crate::guard::Guardrails;
+use crate::hook::{Hooks, thrown};
 use crate::keep::Beside;
 use crate::permissions::{Permissions, Said, Trail};
 use crate::registry::Registry;
@@ -45,6 +51,10 @@ pub(crate) struct Dispatch {
     pub(crate) registry: Registry,
     pub(crate) stages: Stages,
     pub(crate) permissions: Permissions,
+    pub(crate) hooks: Hooks,
+    pub(crate) guardrails: Arc<Guardrails>,
+    /// How often a run may call a tool, beside what the tool says.
+    pub(crate) max_calls: HashMap<Arc<str>, u32>,
     pub(crate) agent: Arc<str>,
     pub(crate) state: StateMap,
     pub(crate) env: Arc<dyn EnvSource>,
@@ -66,6 +76,8 @@ pub(crate) struct RunFacts {
     pub(crate) beside: Beside,
     /// The permission mode that the thread says, as it is now.
     pub(crate) mode: Option<PermissionMode>,
+    /// What those need who look at calls; `None` where nobody does.
+    pub(crate) watched: Option<Box<WatchedRun>>,
 }
 
 /// A call before the gate.
@@ -118,40 +130,53 @@ impl Snapshots for NoSnapshots {
 
 /// A call that does not go on: its verdict, and its result unless somebody has to decide first.
 struct Stopped {
-    verdict: Verdict,
+    verdict: Box<Verdict>,
     outcome: Option<Outcome>,
+    /// The hook that answered.
+    replaced_by: Option<String>,
 }
 
 impl Stopped {
-    fn refused(failure: ToolFailure) -> Self {
-        let failure = Arc::new(failure);
-        Self { verdict: Verdict::Refuse { failure: Arc::clone(&failure) }, outcome: Some(Outcome::Failed { failure }) }
+    /// Why the call is refused, if it is.
+    fn failure(&self) -> Option<&Arc<ToolFailure>> {
+        match &*self.verdict {
+            Verdict::Refuse { failure } => Some(failure),
+            _ => None,
+        }
     }
 
-    fn answered(output: ToolOutput) -> Self {
+    fn refused(failure: ToolFailure) -> Self {
+        let failure = Arc::new(failure);
+        Self {
+            verdict: Box::new(Verdict::Refuse { failure: Arc::clone(&failure) }),
+            outcome: Some(Outcome::Failed { failure }),
+            replaced_by: None,
+        }
+    }
+
+    /// By a hook, or from outside.
+    fn answered(by: Option<&str>, output: ToolOutput) -> Self {
         let output = Arc::new(output);
-        Self { verdict: Verdict::Answer { output: Arc::clone(&output) }, outcome: Some(Outcome::Done { output }) }
+        let verdict = Box::new(Verdict::Answer { output: Arc::clone(&output) });
+        Self { verdict, outcome: Some(Outcome::Done { output }), replaced_by: by.map(str::to_owned) }
     }
 
     fn ends_run(ending: Ending) -> Self {
-        Self { verdict: Verdict::EndRun { ending }, outcome: None }
+        Self { verdict: Box::new(Verdict::EndRun { ending }), outcome: None, replaced_by: None }
     }
 
     /// A stage that throws ends the run with an error.
-    fn threw(stage: &str, error: &ToolError) -> Self {
-        Self::ends_run(Ending::Error { failure: thrown(stage, error) })
-    }
-}
-
-fn thrown(stage: &str, error: &ToolError) -> Failure {
-    Failure {
-        name: error.name().to_owned(),
-        message: format!("the hook `{stage}` failed: {}", error.message()),
-        code: Some("TOOLWRIGHT_AGENT_EXECUTION_FAILED".to_owned()),
+    fn threw(what: &str, name: &str, error: &ToolError) -> Self {
+        Self::ends_run(Ending::Error { failure: thrown(what, name, error) })
     }
 }
 
 impl Dispatch {
+    /// Whether hooks or guardrails look at calls.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.hooks.is_empty() || self.guardrails.watches_calls()
+    }
+
     /// Takes a call through the gate: resolve, read, hooks, rules, guardrails, the tool's own say, the mode, approval.
     pub(crate) async fn gate(&self, request: GateRequest) -> GateOutcome {
         let id = request.call.to_string();
@@ -176,7 +201,9 @@ impl Dispatch {
                 let mut failure = ToolFailure::validation(tool.name().as_str(), issues);
                 failure.tool_call_id = Some(id);
                 let cx = self.context(tool, &request, Arc::new(empty_arguments(tool)));
-                let settled = self.after_hooks(tool, &cx, request.decided.is_some(), Outcome::failed(failure.clone())).await;
+                let watch = Watch::of(&request.run, &request.run.cancelled);
+                let executed = Executed::of(Outcome::failed(failure.clone()));
+                let settled = self.after_hooks(tool, &cx, request.decided.is_some(), executed, watch.as_ref(), false).await;
                 return GateOutcome {
                     arguments: object_text(&request.written),
                     repairs: Vec::new(),
@@ -189,32 +216,41 @@ impl Dispatch {
         };
         let mut cx = self.context(tool, &request, Arc::new(arguments));
         let mut trail = Trail::new();
-        let passed = self.stages_and_approval(tool, &mut cx, &request, &mut trail).await;
+        let mut watch = Watch::of(&request.run, &request.run.cancelled);
+        let passed = self.stages_and_approval(tool, &mut cx, &request, &mut trail, watch.as_mut()).await;
+        let noted = watch.as_mut().map(Watch::noted).unwrap_or_default();
         let args = cx.args();
         let shown = Some((Arc::clone(args.text()), Arc::from(args.sha256_hex())));
         let repairs: Vec<RepairNote> = args.repairs().to_vec();
         let edited = request.decided.as_ref().is_some_and(|(_, decision, _)| decision.edited().is_some());
         let permission = match &passed {
             // One refused for its arguments was not judged (sdk-tools 12.3/1).
-            Err(Stopped { verdict: Verdict::Refuse { failure }, .. }) if failure.kind == ToolFailureKind::Validation => None,
+            Err(stopped) if stopped.failure().is_some_and(|failure| failure.kind == ToolFailureKind::Validation) => None,
             _ => self.audit(trail, &request, args.value()),
         };
-        let notes = GateNotes { permission, edited, ..GateNotes::default() }.some();
+        let notes = GateNotes { permission, edited, ..noted }.some();
         match passed {
             Ok(()) => GateOutcome { arguments: shown, repairs, read_only, notes, verdict: Verdict::Run, settled: None },
-            Err(Stopped { mut verdict, outcome }) => {
-                if let (Verdict::Answer { output }, Some(_)) = (&mut verdict, cx.thread_id()) {
-                    attachments::keep_output(&cx.parts().keep, cx.tool_name(), cx.call_id().as_str(), output).await;
-                }
+            Err(Stopped { verdict, outcome, replaced_by }) => {
+                let mut verdict = *verdict;
                 let settled = match outcome {
                     Some(mut outcome) => {
                         if let Outcome::Failed { failure } = &mut outcome {
                             Arc::make_mut(failure).tool_call_id = Some(id);
                         }
-                        Some(self.after_hooks(tool, &cx, request.decided.is_some(), outcome).await)
+                        let answered = matches!(verdict, Verdict::Answer { .. });
+                        let executed = Executed { replaced_by, ..Executed::of(outcome) };
+                        Some(self.after_hooks(tool, &cx, request.decided.is_some(), executed, watch.as_ref(), answered).await)
                     }
                     None => None,
                 };
+                // What a hook answered is recorded as it was bounded, kept and checked.
+                if let (Verdict::Answer { .. }, Some(settled)) = (&verdict, &settled) {
+                    verdict = match &settled.outcome {
+                        Outcome::Done { output } => Verdict::Answer { output: Arc::clone(output) },
+                        Outcome::Failed { failure } => Verdict::Refuse { failure: Arc::clone(failure) },
+                    };
+                }
                 GateOutcome { arguments: shown, repairs, read_only, notes, verdict, settled }
             }
         }
@@ -236,31 +272,18 @@ impl Dispatch {
         cx: &mut ToolContext,
         request: &GateRequest,
         trail: &mut Trail,
+        watch: Option<&mut Watch>,
     ) -> Result<(), Stopped> {
         let spec = tool.spec();
         let name = spec.name.as_str();
         let resumed = request.decided.is_some();
 
-        // Pre-call hooks, in registration order; later ones see what earlier ones rewrote.
-        for hook in self.stages.of(StageKind::Hook) {
-            let check = hook
-                .check(&GateCall { spec, cx, resumed_after_approval: resumed })
-                .await
-                .map_err(|error| Stopped::threw(hook.name(), &error))?;
-            match check {
-                Check::Deny(reason) => {
-                    trail.refused_by_hook(hook.name(), reason.as_ref());
-                    return Err(Stopped::refused(ToolFailure::denied(name, reason)));
-                }
-                Check::Answer(output) => return Err(Stopped::answered(output)),
-                Check::Rewrite(value) => {
-                    *cx = rewritten(tool, cx, value, hook.name(), resumed).map_err(|failure| Stopped::refused(*failure))?
-                }
-                _ => {}
-            }
+        if let Some(watch) = watch.as_deref() {
+            self.before_hooks(tool, cx, resumed, trail, watch).await?;
         }
 
-        if let Some(limit) = spec.max_calls.filter(|limit| request.calls_in_run >= *limit) {
+        let limits = [spec.max_calls, self.max_calls.get(name).copied()];
+        if let Some(limit) = limits.into_iter().flatten().min().filter(|limit| request.calls_in_run >= *limit) {
             let calls = if limit == 1 { "1 call".to_owned() } else { format!("{limit} calls") };
             return Err(Stopped::refused(ToolFailure::denied(name, Some(format!("its limit of {calls} a run is reached")))));
         }
@@ -298,16 +321,8 @@ impl Dispatch {
             }
         }
 
-        for guardrail in self.stages.of(StageKind::Guardrail) {
-            let checked = guardrail.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await;
-            match checked.map_err(|error| Stopped::threw(guardrail.name(), &error))? {
-                Check::EndRun(trip) => return Err(Stopped::ends_run(Ending::Guardrail { trip })),
-                Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
-                Check::Rewrite(value) => {
-                    *cx = rewritten(tool, cx, value, guardrail.name(), resumed).map_err(|failure| Stopped::refused(*failure))?
-                }
-                _ => {}
-            }
+        if let Some(watch) = watch {
+            self.guard_arguments(tool, cx, resumed, request, watch).await?;
         }
 
         // The tool's own say: its refusal counts whatever a rule allowed; its ask only where no rule decided.
@@ -334,7 +349,7 @@ impl Dispatch {
         // The mode, last: it may refuse or skip a pause, never un-deny.
         for mode in self.stages.of(StageKind::Mode) {
             let checked = mode.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await;
-            match checked.map_err(|error| Stopped::threw(mode.name(), &error))? {
+            match checked.map_err(|error| Stopped::threw("mode", mode.name(), &error))? {
                 Check::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
                 Check::Allow => ask = None,
                 Check::Ask(request) => ask = Some(*request),
@@ -356,7 +371,8 @@ impl Dispatch {
             }
         }
         let settled = self.settle(tool, request, ask);
-        if let (Err(Stopped { verdict: Verdict::Refuse { failure }, .. }), Some((asked, decision, _))) = (&settled, &request.decided)
+        let refused = settled.as_ref().err().and_then(Stopped::failure);
+        if let (Some(failure), Some((asked, decision, _))) = (refused, &request.decided)
             && asked.kind != AskKind::External
             && (decision.verdict == DecisionVerdict::Lapsed || decision.at.is_some_and(|at| asked.has_lapsed(at)))
         {
@@ -428,9 +444,9 @@ impl Dispatch {
                 (Outcome::failed(failure), fatal)
             }
         };
-        let mut executed = self.after_hooks(tool, &cx, request.decision.is_some(), outcome).await;
-        executed.fatal = fatal.or(executed.fatal);
-        executed
+        let watch = Watch::of(&request.run, &limits.cancelled);
+        let executed = Executed { fatal, ..Executed::of(outcome) };
+        self.after_hooks(tool, &cx, request.decision.is_some(), executed, watch.as_ref(), true).await
     }
 
     /// Gate and body of one call without a thread, for the bench.
@@ -438,6 +454,7 @@ impl Dispatch {
         let call = CallId::new("call_1");
         let cancelled = CancellationToken::new();
         let beside = Beside { keep: Arc::new(MemoryKeep::new()), env: Arc::clone(&self.env) };
+        let watched = self.is_watched().then(|| Box::new(WatchedRun::default()));
         let run = RunFacts {
             thread: None,
             run: None,
@@ -446,6 +463,7 @@ impl Dispatch {
             cancelled: cancelled.clone(),
             beside,
             mode: None,
+            watched,
         };
         let gated = self
             .gate(GateRequest {
@@ -483,31 +501,6 @@ impl Dispatch {
             snapshots: Arc::new(NoSnapshots),
         })
         .await
-    }
-
-    /// Post-call hooks see every end, failures and refusals too, and may replace it. One that throws ends the run, and the
-    /// call keeps the result it had (field reports U-170). Whoever made the result, it is bounded (field reports F-47), and its
-    /// images and files are kept apart from the journal.
-    async fn after_hooks(&self, tool: &Tool, cx: &ToolContext, resumed: bool, outcome: Outcome) -> Executed {
-        let mut executed = Executed::of(outcome);
-        for hook in self.stages.of(StageKind::Hook) {
-            let call = GateCall { spec: tool.spec(), cx, resumed_after_approval: resumed };
-            match hook.after(&call, &executed.outcome).await {
-                Ok(None) => {}
-                Ok(Some(replaced)) => {
-                    executed.outcome = replaced;
-                    executed.replaced_by = Some(hook.name().to_owned());
-                }
-                Err(error) => {
-                    executed.fatal.get_or_insert_with(|| thrown(hook.name(), &error));
-                }
-            }
-        }
-        bound(&mut executed.outcome, tool.spec().result_limit.unwrap_or(self.result_limit));
-        if let (Outcome::Done { output }, Some(_)) = (&mut executed.outcome, cx.thread_id()) {
-            attachments::keep_output(&cx.parts().keep, cx.tool_name(), cx.call_id().as_str(), output).await;
-        }
-        executed
     }
 
     fn context(&self, tool: &Tool, request: &GateRequest, args: Arc<Arguments>) -> ToolContext {

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
-    AbortReason, Action, ApprovalAsk, ApprovalId, AskKind, CallId, CallItem, CallOpening, CallOrigin, CallState, Compaction, Drift,
-    Failure, Fingerprint, FinishReason, GateNotes, InputId, Item, Key, Message, Misfit, OnInterrupt, Outcome, Record, RecordBody,
-    ResultNotes, RunCause, RunId, RunLimits, Side, Thread, ThreadId, Timestamp, ToolFailure, ToolFailureKind, Verdict,
+    AbortReason, Action, ApprovalAsk, ApprovalId, AskKind, Budgets, CallId, CallItem, CallOpening, CallOrigin, CallState, Compaction,
+    Drift, Ending, Failure, Fingerprint, FinishReason, GateNotes, InputId, Item, Key, Message, Misfit, OnInterrupt, Outcome, Record,
+    RecordBody, ResultNotes, RewriteNote, RewrittenInput, RunCause, RunId, RunLimits, Side, SideUsage, Thread, ThreadId, Timestamp,
+    ToolFailure, ToolFailureKind, Verdict,
 };
 
 mod posted;
@@ -79,7 +80,11 @@ pub enum Completion {
         step: u32,
         /// What came.
         result: Result<ModelReply, ModelError>,
+        /// What those said who looked at it.
+        review: Box<Review>,
     },
+    /// New input was checked.
+    Checked(Box<InputCheck>),
     /// The gate is done with a call.
     Gated {
         /// The call.
@@ -112,6 +117,30 @@ pub enum Completion {
     },
 }
 
+/// What hooks and guardrails said about a model's reply.
+#[derive(Clone, Debug, Default)]
+pub struct Review {
+    /// Guardrails that changed its text; the reply is as they left it.
+    pub rewrote: Vec<RewriteNote>,
+    /// How the run ends, if the reply is withheld.
+    pub ending: Option<Ending>,
+    /// What models used that they asked.
+    pub side: Option<SideUsage>,
+}
+
+/// What guardrails said about new input.
+#[derive(Clone, Debug, Default)]
+pub struct InputCheck {
+    /// Messages whose text they changed.
+    pub rewritten: Vec<RewrittenInput>,
+    /// What changed them.
+    pub rewrote: Vec<RewriteNote>,
+    /// How the run ends, if the input does not pass.
+    pub ending: Option<Ending>,
+    /// What models used that they asked.
+    pub side: Option<SideUsage>,
+}
+
 /// Something to do now.
 #[derive(Debug)]
 pub enum Effect {
@@ -122,6 +151,8 @@ pub enum Effect {
         /// The step.
         step: u32,
     },
+    /// Have guardrails check the input that [`Thread::unchecked_input`] gives.
+    CheckInput,
     /// Take a call through the gate.
     Gate {
         /// The call.
@@ -164,6 +195,8 @@ pub struct Driver {
     inbox_through: u64,
     disregarded: u64,
     streamed: Option<Streamed>,
+    /// The run was left by another owner, and its time is limited: the first record says when it goes on.
+    takes_over: bool,
     #[cfg(feature = "planted-bugs")]
     bug: Option<crate::planted::Bug>,
 }
@@ -196,6 +229,10 @@ pub struct NextRun {
     pub fingerprint: Option<Arc<Fingerprint>>,
     /// The permission mode before, and the one that it has for itself.
     pub mode: Option<(PermissionMode, PermissionMode)>,
+    /// What it may use.
+    pub budgets: Option<Arc<Budgets>>,
+    /// Whether guardrails check input before a model sees it.
+    pub checks_input: bool,
 }
 
 impl Driver {
@@ -203,6 +240,7 @@ impl Driver {
     /// run is for the next owner.
     pub fn new(thread: Thread, facts: Arc<dyn ToolFacts>, next_run: NextRun) -> Self {
         let next_run = Some(next_run).filter(|_| thread.run().is_none());
+        let takes_over = thread.deadline().is_some();
         Self {
             thread,
             facts,
@@ -215,6 +253,7 @@ impl Driver {
             inbox_through: 0,
             disregarded: 0,
             streamed: None,
+            takes_over,
             #[cfg(feature = "planted-bugs")]
             bug: None,
         }
@@ -269,6 +308,11 @@ impl Driver {
         self.next_run.is_some()
     }
 
+    /// When to take a step without anything having come: the time of a budget is over then.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.thread.deadline()
+    }
+
     /// How far the inbox is taken; belongs into the next append.
     pub fn inbox_through(&self) -> u64 {
         self.inbox_through
@@ -302,6 +346,8 @@ impl Driver {
                 added: run.added,
                 principal: run.principal,
                 metadata: run.metadata,
+                budgets: run.budgets,
+                checks_input: run.checks_input,
             },
             now,
         )?;
@@ -361,8 +407,14 @@ impl Driver {
             }
             self.take(completion, now)?;
         }
+        self.take_over(now)?;
         loop {
             let mut recorded = false;
+            if let Some(exceeded) = self.overdue(now) {
+                let partial = self.streamed.take().map(|streamed| streamed.text);
+                self.keep_partial(partial, now)?;
+                self.record(exceeded, now)?;
+            }
             for action in self.thread.next() {
                 match self.attend(&action, now)? {
                     Attended::Recorded => {
@@ -395,6 +447,15 @@ impl Driver {
         Ok(effects)
     }
 
+    /// The record of a budget's time that is over.
+    fn overdue(&self, now: Timestamp) -> Option<RecordBody> {
+        #[cfg(feature = "planted-bugs")]
+        if self.has(crate::planted::Bug::TimeIsNotLimited) {
+            return None;
+        }
+        self.thread.overdue(now)
+    }
+
     fn attend(&mut self, action: &Action, now: Timestamp) -> Result<Attended, Misfit> {
         if let Some(body) = self.thread.record_for(action) {
             self.record(body, now)?;
@@ -410,6 +471,7 @@ impl Driver {
                 Ok(Attended::Recorded)
             }
             Action::AskModel { step } if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::Ask { step: *step })),
+            Action::CheckInput if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::CheckInput)),
             // Gates resolve one at a time, also when an earlier call is decided while a later one stands there.
             Action::Gate(call) if !self.gate_is_taken() => {
                 self.at_gate = Some(AtGate { call: call.clone(), decided: self.is_decided(call) });
@@ -417,8 +479,8 @@ impl Driver {
             }
             Action::Execute { call, begun } if !self.in_flight.contains(&key) => self.begin_call(call, *begun, key, now),
             Action::Cancel(stopping) if self.in_flight.contains(stopping) && self.told_to_stop.insert(stopping.clone()) => {
-                if matches!(stopping, Key::Ask(_)) {
-                    // Nobody waits for a model that was told to stop; what it still says is dropped.
+                if matches!(stopping, Key::Ask(_) | Key::CheckInput) {
+                    // Nobody waits for a model, or a check, that was told to stop; what it still says is dropped.
                     self.in_flight.remove(stopping);
                 }
                 Ok(Attended::Start(Effect::Cancel(stopping.clone())))
@@ -500,19 +562,39 @@ impl Driver {
     /// first of them moves anything. [`Driver::step`] goes on.
     pub fn take(&mut self, completion: Completion, now: Timestamp) -> Result<(), Misfit> {
         match completion {
-            Completion::Model { step, result } => {
+            Completion::Model { step, result, review } => {
                 // What nobody waits for any more is dropped.
                 if !self.in_flight.remove(&Key::Ask(step)) {
                     return Ok(());
                 }
-                match result {
-                    Ok(reply) => self.record_reply(step, reply, now),
-                    Err(error) => {
+                let Review { rewrote, ending, side } = *review;
+                match (result, ending) {
+                    (result, Some(ending)) => {
+                        let usage = result.ok().and_then(|reply| reply.usage);
+                        self.record(RecordBody::ReplyWithheld { step, ending, usage, side }, now)
+                    }
+                    (Ok(reply), None) => self.record_reply(step, reply, rewrote, side, now),
+                    (Err(error), None) => {
                         let failure =
                             Failure { name: "ModelError".to_owned(), message: error.to_string(), code: Some(error.code().to_owned()) };
-                        self.record(RecordBody::ModelFailed { step, failure }, now)
+                        match side {
+                            None => self.record(RecordBody::ModelFailed { step, failure }, now),
+                            // What others used in the step counts all the same.
+                            side => {
+                                let ending = Ending::Error { failure };
+                                self.record(RecordBody::ReplyWithheld { step, ending, usage: None, side }, now)
+                            }
+                        }
                     }
                 }
+            }
+            Completion::Checked(check) => {
+                if !self.in_flight.remove(&Key::CheckInput) {
+                    return Ok(());
+                }
+                let InputCheck { rewritten, rewrote, ending, side } = *check;
+                let messages = self.thread.unchecked_input().count();
+                self.record(RecordBody::InputChecked { messages, rewritten, rewrote, ending, side }, now)
             }
             Completion::Gated { call, outcome } => {
                 let Some(gate) = self.at_gate.take_if(|gate| gate.call == call) else { return Ok(()) };
@@ -562,7 +644,14 @@ impl Driver {
         }
     }
 
-    fn record_reply(&mut self, step: u32, mut reply: ModelReply, now: Timestamp) -> Result<(), Misfit> {
+    fn record_reply(
+        &mut self,
+        step: u32,
+        mut reply: ModelReply,
+        rewrote: Vec<RewriteNote>,
+        side: Option<SideUsage>,
+        now: Timestamp,
+    ) -> Result<(), Misfit> {
         self.thread.assign_ids(step, &mut reply.items);
         let calls: Vec<CallOpening> = reply
             .items
@@ -579,7 +668,10 @@ impl Driver {
         };
         let message = Message { author: toolwright_core::Author::of_side(&Side::A), items: reply.items, metadata: serde_json::Map::new() };
         let model = reply.model.map_or_else(|| Arc::from(""), Arc::from);
-        self.record(RecordBody::ModelReplied { step, message: Arc::new(message), calls, finish, usage: reply.usage, model }, now)
+        self.record(
+            RecordBody::ModelReplied { step, message: Arc::new(message), calls, finish, usage: reply.usage, model, rewrote, side },
+            now,
+        )
     }
 
     fn opening_of(&self, call: &CallItem) -> CallOpening {
@@ -638,6 +730,19 @@ impl Driver {
     }
 
     fn record_in(&mut self, run: Option<RunId>, body: RecordBody, now: Timestamp) -> Result<(), Misfit> {
+        self.take_over(now)?;
+        self.append(run, body, now)
+    }
+
+    /// Before anything else of this owner.
+    fn take_over(&mut self, now: Timestamp) -> Result<(), Misfit> {
+        if !std::mem::take(&mut self.takes_over) {
+            return Ok(());
+        }
+        self.append(self.thread.run().map(|run| run.id.clone()), RecordBody::RunTakenOver {}, now)
+    }
+
+    fn append(&mut self, run: Option<RunId>, body: RecordBody, now: Timestamp) -> Result<(), Misfit> {
         let record = Record { seq: self.thread.head().next(), at: now, run, body };
         self.thread.apply(&record)?;
         self.batch.push(Arc::new(record));

@@ -1,6 +1,6 @@
 //! What an agent fails with.
 
-use toolwright_core::{CallId, Failure, Misfit, RunId, ThreadId};
+use toolwright_core::{BudgetTrip, CallId, Failure, GuardrailTrip, Misfit, RunId, ThreadId};
 
 use crate::model::ResolveError;
 use crate::registry::RegistryError;
@@ -166,6 +166,22 @@ pub enum AgentError {
         /// Why.
         failure: Failure,
     },
+    /// A guardrail blocked, and the agent has runs fail then.
+    #[error("the guardrail `{}` on {} ended the run: {}", .trip.name, .trip.kind, .trip.reason)]
+    Guardrail {
+        /// The run.
+        run: RunId,
+        /// Which, and why.
+        trip: Box<GuardrailTrip>,
+    },
+    /// A budget was reached, and has runs fail then.
+    #[error("the run reached its budget: {budget}; raise it, or ask for less at once")]
+    BudgetExceeded {
+        /// The run.
+        run: RunId,
+        /// Which.
+        budget: Box<BudgetTrip>,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -213,6 +229,8 @@ impl AgentError {
             Self::ApprovalInvalid { .. } => "TOOLWRIGHT_APPROVAL_INVALID",
             Self::UnknownRecord { .. } | Self::Journal(_) => "TOOLWRIGHT_SESSION_FILE_CORRUPT",
             Self::Run { failure, .. } => failure.code.as_deref().unwrap_or("TOOLWRIGHT_AGENT_EXECUTION_FAILED"),
+            Self::Guardrail { .. } => "TOOLWRIGHT_GUARDRAIL_TRIPPED",
+            Self::BudgetExceeded { .. } => "TOOLWRIGHT_BUDGET_EXCEEDED",
             Self::Store(error) => error.code(),
             Self::RuntimeStopped => "TOOLWRIGHT_AGENT_EXECUTION_FAILED",
         }
@@ -235,7 +253,7 @@ impl AgentError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Store(error) => matches!(error, StoreError::Cursor { .. } | StoreError::Invalid { .. }),
-            Self::Run { .. } | Self::Journal(_) | Self::RuntimeStopped => false,
+            Self::Run { .. } | Self::Guardrail { .. } | Self::BudgetExceeded { .. } | Self::Journal(_) | Self::RuntimeStopped => false,
             _ => true,
         }
     }

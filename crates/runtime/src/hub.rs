@@ -111,7 +111,10 @@ impl Hub {
             live.head = record.seq;
             match &record.body {
                 // A step that ends without a reply had it given up, or it failed.
-                RecordBody::ModelReplied { step, .. } | RecordBody::ModelFailed { step, .. } | RecordBody::StepDone { step, .. }
+                RecordBody::ModelReplied { step, .. }
+                | RecordBody::ReplyWithheld { step, .. }
+                | RecordBody::ModelFailed { step, .. }
+                | RecordBody::StepDone { step, .. }
                     if *step == live.step =>
                 {
                     live.replied_at.get_or_insert(record.seq);

@@ -115,6 +115,38 @@ pub struct ModelRequest {
     pub cancelled: CancellationToken,
 }
 
+impl ModelRequest {
+    /// A request of one's own, beside a run's: instructions and messages, no tools. Whoever sends it fills in the rest.
+    pub fn asking(instructions: impl Into<Arc<str>>, messages: Transcript) -> Self {
+        Self {
+            instructions: instructions.into(),
+            messages,
+            acting: Side::A,
+            tools: Arc::from([]),
+            settings: Arc::default(),
+            thread: None,
+            run: None,
+            step: 0,
+            today: Arc::from(""),
+            cancelled: CancellationToken::new(),
+        }
+    }
+
+    /// With one more paragraph of instructions.
+    #[must_use]
+    pub fn with_system(mut self, paragraph: &str) -> Self {
+        self.instructions = format!("{}\n\n{paragraph}", self.instructions).into();
+        self
+    }
+
+    /// Without the tools of these names.
+    #[must_use]
+    pub fn without_tools(mut self, names: &[&str]) -> Self {
+        self.tools = self.tools.iter().filter(|tool| !names.contains(&tool.name.as_str())).cloned().collect();
+        self
+    }
+}
+
 /// A piece of a reply, or the whole of it at the end.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

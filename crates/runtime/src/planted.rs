@@ -28,11 +28,17 @@ pub enum Bug {
     SavedWithoutInput,
     /// A saved fold lacks the ids that calls had.
     SavedWithoutIds,
+    /// Nobody looks at the time of a budget.
+    TimeIsNotLimited,
+    /// A model is asked although its input was not checked.
+    InputIsNotChecked,
+    /// What earlier runs used is not counted.
+    SpentIsForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::RerunOfARecordedCall,
         Self::ResultOutOfOrder,
         Self::LostDecision,
@@ -44,6 +50,9 @@ impl Bug {
         Self::ForkKeepsApprovals,
         Self::SavedWithoutInput,
         Self::SavedWithoutIds,
+        Self::TimeIsNotLimited,
+        Self::InputIsNotChecked,
+        Self::SpentIsForgotten,
     ];
 
     /// The bug as it is planted in folds, where it is one of theirs.
@@ -52,6 +61,8 @@ impl Bug {
             Self::ForkKeepsApprovals => Some(FoldBug::ForkKeepsApprovals),
             Self::SavedWithoutInput => Some(FoldBug::SavedWithoutInput),
             Self::SavedWithoutIds => Some(FoldBug::SavedWithoutIds),
+            Self::InputIsNotChecked => Some(FoldBug::InputIsNotChecked),
+            Self::SpentIsForgotten => Some(FoldBug::SpentIsForgotten),
             _ => None,
         }
     }

@@ -11,8 +11,8 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{oneshot, watch};
 use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
-    AbortReason, CallState, Ending, Event, FinishReason, GuardrailTrip, Input, InputMode, Message, Outcome, Record, RecordBody, RunId, Seq,
-    Thread, ThreadId, Timestamp, Transcript, Usage,
+    AbortReason, BudgetTrip, CallState, Ending, Event, FinishReason, GuardrailTrip, Input, InputMode, Message, Outcome, Record, RecordBody,
+    RunId, Seq, Thread, ThreadId, Timestamp, Transcript, Usage,
 };
 
 use crate::agent::{AgentInner, OnDrift, Start, checked_input, next_run};
@@ -76,8 +76,8 @@ impl Prepared {
             Err(StoreError::Busy { .. }) => match policy {
                 TurnPolicy::Refuse => return Err(StoreError::Busy { thread: self.thread }.into()),
                 TurnPolicy::Wait => claim_when_free(&*inner.store, &self.thread, &self.stopper).await?,
-                TurnPolicy::Queue => return self.join(InputMode::Queue, begun).await,
-                TurnPolicy::Steer => return self.join(InputMode::Steer, begun).await,
+                TurnPolicy::Queue => return Box::pin(self.join(InputMode::Queue, begun)).await,
+                TurnPolicy::Steer => return Box::pin(self.join(InputMode::Steer, begun)).await,
             },
             claim => claim?,
         };
@@ -291,7 +291,7 @@ impl Owner<'_> {
             Some(more) => format!("{base}\n\n{more}").into(),
             None => base,
         };
-        let mut next = next_run(inner, handle.limits, principal.as_ref(), handle.metadata.clone(), added);
+        let mut next = next_run(inner, (handle.limits, &handle.budgets), principal.as_ref(), handle.metadata.clone(), added);
         if continues {
             // What began stays on record, however often its calls pause.
             (next.fingerprint, next.instructions) = (None, None);
@@ -349,6 +349,7 @@ impl Owner<'_> {
             principal: principal.map(Arc::new),
             state: handle.state.clone(),
             model_timeout: inner.model_timeout,
+            price_warned: Arc::clone(&inner.price_warned),
             compaction: handle.compaction_in_force().map(|configured| Arc::clone(&configured.compacting)),
             shown: Arc::new(Shown::new(Arc::clone(&beside.keep))),
             beside,
@@ -463,6 +464,8 @@ pub struct Reply {
     pub abort_reason: Option<AbortReason>,
     /// Which guardrail ended it, with `guardrail`.
     pub guardrail: Option<GuardrailTrip>,
+    /// Which budget ended it, with `budget-exceeded`.
+    pub budget: Option<BudgetTrip>,
     /// The result of a direct call.
     pub outcome: Option<Outcome>,
     /// The transcript of the thread.
@@ -476,13 +479,19 @@ impl Reply {
     fn of(thread: &Thread, id: &ThreadId, new_from: usize) -> Result<Self, AgentError> {
         // A thread that rests has had a run.
         let run = thread.last_run().ok_or_else(|| AgentError::NothingToResume { thread: id.clone() })?;
-        if let Some(Ending::Error { failure }) = &run.ending {
-            return Err(AgentError::Run { run: run.id.clone(), failure: failure.clone() });
+        if let Some(failure) = run.ending.as_ref().and_then(Ending::failure) {
+            let run_id = run.id.clone();
+            return Err(match &run.ending {
+                Some(Ending::Guardrail { trip, .. }) => AgentError::Guardrail { run: run_id, trip: Box::new(trip.clone()) },
+                Some(Ending::Budget { budget, .. }) => AgentError::BudgetExceeded { run: run_id, budget: Box::new(budget.clone()) },
+                _ => AgentError::Run { run: run_id, failure },
+            });
         }
-        let (mut abort_reason, mut guardrail) = (None, None);
+        let (mut abort_reason, mut guardrail, mut budget) = (None, None, None);
         match &run.ending {
             Some(Ending::Aborted { reason }) => abort_reason = Some(reason.clone()),
-            Some(Ending::Guardrail { trip }) => guardrail = Some(trip.clone()),
+            Some(Ending::Guardrail { trip, .. }) => guardrail = Some(trip.clone()),
+            Some(Ending::Budget { budget: trip, .. }) => budget = Some(trip.clone()),
             _ => {}
         }
         Ok(Self {
@@ -495,6 +504,7 @@ impl Reply {
             pending: thread.pending().filter_map(|(call, ask)| PendingApproval::of(id, call, ask)).collect(),
             abort_reason,
             guardrail,
+            budget,
             outcome: if run.model_calls == 0 { thread.last_results().next_back().map(|(_, outcome)| outcome.clone()) } else { None },
             messages: thread.transcript().clone(),
             new_from,

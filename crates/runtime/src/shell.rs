@@ -3,32 +3,35 @@
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::{
-    AbortReason, CallId, CallState, Key, Outcome, Record, RecordBody, Run, Seq, Side, Thread, ThreadId, ToolFailure, ToolFailureKind,
-    ToolSpec, Transcript,
+    AbortReason, CallId, CallState, Ending, Failure, Key, Message, Outcome, Record, RecordBody, Run, Seq, Side, Thread, ThreadId,
+    ToolFailure, ToolFailureKind, ToolSpec, Transcript,
 };
 use toolwright_tool::{Identity, Snapshots, StateMap};
 
 use crate::attachments::Shown;
 use crate::clock::Clock;
 use crate::compaction::{Compacting, Meter, Trigger};
-use crate::dispatch::{Dispatch, ExecuteRequest, GateRequest, RunFacts};
-use crate::driver::{Completion, Driver, Effect, Executed};
+use crate::dispatch::{Dispatch, ExecuteRequest, GateRequest, RunFacts, WatchedRun};
+use crate::driver::{Completion, Driver, Effect, Executed, InputCheck};
 use crate::error::AgentError;
-use crate::hub::{Hub, Stretch};
+use crate::generate::{Generation, Watched};
+use crate::guard::Around;
+use crate::hub::Hub;
 use crate::keep::Beside;
-use crate::model::{ErrorCategory, Model, ModelError, ModelEvent, ModelReply, ModelRequest, ModelSettings};
+use crate::model::{Model, ModelError, ModelRequest, ModelSettings};
 use crate::posting::{Timer, timers_of};
+use crate::side::Aside;
 use crate::store::{Append, Claim, Snapshot, Store, StoreError};
 
 /// What one run is made with.
@@ -45,6 +48,8 @@ pub(crate) struct RunSetup {
     pub(crate) principal: Option<Arc<Identity>>,
     pub(crate) state: StateMap,
     pub(crate) model_timeout: Duration,
+    /// Whether it was said that a model's price is not known.
+    pub(crate) price_warned: Arc<AtomicBool>,
     pub(crate) compaction: Option<Arc<Compacting>>,
     pub(crate) beside: Beside,
     /// What the model gets in place of addresses of content.
@@ -219,6 +224,7 @@ impl Shell {
         let give_up = self.in_flight.values().filter_map(|flight| flight.give_up).min();
         let stopper = self.stopper.token.clone();
         let renewal = self.confirmed + self.setup.store.claim_limit() / RENEWALS;
+        let time_left = self.time_left();
         tokio::select! {
             biased;
             incoming = self.incoming.recv() => match incoming {
@@ -237,6 +243,10 @@ impl Shell {
                 Ok(taken.rests)
             }
             () = sleep_until(give_up) => self.give_up_stuck().await,
+            () = tokio::time::sleep(time_left.unwrap_or(Duration::MAX)), if time_left.is_some() => {
+                self.driver.streamed(self.hub.so_far());
+                self.step(None).await
+            }
             () = tokio::time::sleep_until(renewal) => {
                 let sent = Instant::now();
                 self.setup.store.renew(&*self.claim).await?;
@@ -244,6 +254,13 @@ impl Shell {
                 Ok(false)
             }
         }
+    }
+
+    /// How long until the time of a budget is over.
+    fn time_left(&self) -> Option<Duration> {
+        let at = self.driver.wake_at()?;
+        // Never at once: where the time is over and nothing is left to stop, the run ends by itself.
+        Some(Duration::from_millis(at.millis_since(self.setup.clock.now()).max(1)))
     }
 
     /// Tells the store how far the inbox is taken, where no record did: what changed nothing is not read again.
@@ -305,6 +322,7 @@ impl Shell {
             Some(Completion::Compacted(compaction)) => {
                 self.in_flight.remove(&Key::Ask(compaction.step.unwrap_or_default()));
             }
+            Some(Completion::Checked(_)) => drop(self.in_flight.remove(&Key::CheckInput)),
             Some(Completion::Gated { call, .. }) => drop(self.in_flight.remove(&Key::Gate(call.clone()))),
             Some(Completion::Executed { call, .. }) => {
                 if let Some(flight) = self.in_flight.remove(&Key::Execute(call.clone())) {
@@ -343,6 +361,7 @@ impl Shell {
         for effect in after {
             match effect {
                 Effect::Ask { step } => self.ask(step),
+                Effect::CheckInput => self.check_input(),
                 Effect::Execute { call, attempt } => self.execute(&call, attempt),
                 Effect::Cancel(key) => self.cancel(&key),
                 Effect::Rest => rests = true,
@@ -406,6 +425,10 @@ impl Shell {
             cancelled: self.run_cancelled.clone(),
             beside: self.setup.beside.clone(),
             mode: self.driver.thread().permission_mode(),
+            watched: self.setup.dispatch.is_watched().then(|| {
+                let metadata = self.driver.thread().run().map(|run| run.metadata.clone()).unwrap_or_default();
+                Box::new(WatchedRun { metadata, today: self.today(), model_timeout: self.setup.model_timeout })
+            }),
         }
     }
 
@@ -456,7 +479,7 @@ impl Shell {
             return;
         }
         let token = self.run_cancelled.child_token();
-        let mut request = ModelRequest {
+        let request = ModelRequest {
             instructions: Arc::clone(&self.setup.instructions),
             messages: self.driver.thread().transcript().clone(),
             acting: Side::A,
@@ -469,22 +492,73 @@ impl Shell {
             cancelled: token.clone(),
         };
         self.hub.step_begins(step);
-        let (model, hub, completions) = (Arc::clone(&self.setup.model), Arc::clone(&self.hub), self.completions.clone());
-        let (timeout, shown) = (self.setup.model_timeout, Arc::clone(&self.setup.shown));
-        let reply = async move {
-            let result = match tokio::time::timeout(timeout, shown.to_model(request.messages.clone())).await {
-                Ok(messages) => {
-                    request.messages = messages;
-                    reply_of(&*model, request, &hub, step, timeout).await
-                }
-                Err(_) => Err(content_is_late(timeout)),
-            };
-            Completion::Model { step, result }
+        let generation = Generation {
+            model: Arc::clone(&self.setup.model),
+            shown: Arc::clone(&self.setup.shown),
+            hub: Arc::clone(&self.hub),
+            timeout: self.setup.model_timeout,
+            watched: self.watched(&request),
+            estimates: self.driver.thread().run().is_some_and(|run| run.budgets.is_some()),
+            price_warned: Some(&self.setup.price_warned).filter(|_| self.driver.thread().run().is_some_and(Run::limits_cost)).cloned(),
+            request,
         };
         // A panic in a model is its failure, not a hang.
-        let panicked = move || Completion::Model { step, result: Err(ModelError::new("model", "the model's own code panicked")) };
-        let abort = start_if_held(caught(reply, panicked).boxed(), self.hold(), completions);
+        let panicked = move || {
+            let result = Err(ModelError::new("model", "the model's own code panicked"));
+            Completion::Model { step, result, review: Box::default() }
+        };
+        let abort = start_if_held(caught(generation.run(), panicked).boxed(), self.hold(), self.completions.clone());
         self.in_flight.insert(Key::Ask(step), InFlight { abort, token, give_up: None });
+    }
+
+    /// What those need who look at a model call; `None` where nobody does.
+    fn watched(&self, request: &ModelRequest) -> Option<Watched> {
+        let Dispatch { hooks, guardrails, agent, .. } = &*self.setup.dispatch;
+        let thread = self.driver.thread();
+        let races = guardrails.races_input() && thread.input_at_end() > 0;
+        if hooks.is_empty() && guardrails.output.is_empty() && !races {
+            return None;
+        }
+        let transcript = thread.transcript();
+        let raced = if races { transcript.iter().skip(transcript.len() - thread.input_at_end()).cloned().collect() } else { Vec::new() };
+        Some(Watched {
+            hooks: hooks.clone(),
+            guardrails: Arc::clone(guardrails),
+            agent: Arc::clone(agent),
+            principal: self.setup.principal.clone(),
+            metadata: thread.run().map(|run| run.metadata.clone()).unwrap_or_default(),
+            raced,
+            messages: transcript.clone(),
+            aside: self.aside(request.cancelled.clone()),
+        })
+    }
+
+    fn aside(&self, cancelled: CancellationToken) -> Aside {
+        let run = self.driver.thread().run().map(|run| run.id.clone());
+        Aside::new(Some(self.setup.thread.clone()), run, self.today(), self.setup.model_timeout, cancelled)
+    }
+
+    /// Has guardrails check new input.
+    fn check_input(&mut self) {
+        let token = self.run_cancelled.child_token();
+        let thread = self.driver.thread();
+        let input: Vec<Arc<Message>> = thread.unchecked_input().cloned().collect();
+        let (messages, aside) = (thread.transcript().clone(), self.aside(token.clone()));
+        let (guardrails, principal) = (Arc::clone(&self.setup.dispatch.guardrails), self.setup.principal.clone());
+        let work = async move {
+            let around = Around { guardrails: &guardrails, messages: &messages, principal: principal.as_ref(), call: None, aside: &aside };
+            Completion::Checked(Box::new(around.input(&input).await))
+        };
+        let panicked = || {
+            let failure = Failure {
+                name: "PanicError".to_owned(),
+                message: "the check of the input panicked".to_owned(),
+                code: Some("TOOLWRIGHT_AGENT_EXECUTION_FAILED".to_owned()),
+            };
+            Completion::Checked(Box::new(InputCheck { ending: Some(Ending::Error { failure }), ..InputCheck::default() }))
+        };
+        let abort = start_if_held(caught(work, panicked).boxed(), self.hold(), self.completions.clone());
+        self.in_flight.insert(Key::CheckInput, InFlight { abort, token, give_up: None });
     }
 
     fn hold(&self) -> Hold {
@@ -559,8 +633,8 @@ impl Shell {
     }
 
     fn cancel(&mut self, key: &Key) {
-        if matches!(key, Key::Ask(_)) {
-            // Nobody waits for a model that ignores the signal (sdk-runtime CAN-4).
+        if matches!(key, Key::Ask(_) | Key::CheckInput) {
+            // Nobody waits for a model, or a check, that ignores the signal (sdk-runtime CAN-4).
             if let Some(flight) = self.in_flight.remove(key) {
                 flight.token.cancel();
                 flight.abort.abort();
@@ -686,33 +760,5 @@ impl Snapshots for HubSnapshots {
     fn show(&self, snapshot: Value) {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         self.hub.shown(&self.call, &self.tool, index, snapshot);
-    }
-}
-
-/// A store that does not give what messages refer to.
-fn content_is_late(timeout: Duration) -> ModelError {
-    let message = format!("the store did not give the content that messages refer to within {} s; try again", timeout.as_secs());
-    ModelError::new("store", &message).in_category(ErrorCategory::Timeout)
-}
-
-/// Asks a model and reads its reply to the end, showing it as it comes. Bounded in time between pieces.
-async fn reply_of(model: &dyn Model, request: ModelRequest, hub: &Hub, step: u32, timeout: Duration) -> Result<ModelReply, ModelError> {
-    let provider = model.info().provider;
-    let mut stream = model.stream(request);
-    loop {
-        // A stream that is always ready must not keep everything else from running.
-        tokio::task::coop::consume_budget().await;
-        let Ok(next) = tokio::time::timeout(timeout, stream.next()).await else {
-            let message = format!("nothing came for {} s; try again, or raise `model_timeout`", timeout.as_secs());
-            return Err(ModelError::new(provider, &message).in_category(ErrorCategory::Timeout));
-        };
-        match next {
-            Some(Ok(ModelEvent::TextDelta(text))) => hub.said(step, Stretch::Text, &text),
-            Some(Ok(ModelEvent::ReasoningDelta(text))) => hub.said(step, Stretch::Reasoning, &text),
-            Some(Ok(ModelEvent::CallDelta { index, name, arguments })) => hub.said(step, Stretch::Input { index, name }, &arguments),
-            Some(Ok(ModelEvent::Done(reply))) => return Ok(reply),
-            Some(Err(error)) => return Err(error),
-            None => return Err(ModelError::new(provider, "the reply ended before it was complete; nothing of it was kept")),
-        }
     }
 }

@@ -1,27 +1,22 @@
-//! The gate's stages: what hooks, rules, guardrails and modes plug into.
+//! Stages of the gate that are code of the application: rules and modes of its own.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use serde_json::Value;
-use toolwright_core::{GuardrailTrip, Outcome, ToolOutput, ToolSpec};
+use toolwright_core::ToolSpec;
 use toolwright_tool::{ApprovalRequest, ToolContext, ToolError};
 
-/// Where in the gate a stage stands. The order is the order of this list; the tool's own `needs_approval` stands between
-/// guardrails and the mode.
+/// Where in the gate a stage stands: rules after hooks, the mode last, after guardrails and the tool's own `needs_approval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StageKind {
-    /// Pre-call hooks: may deny, answer, or rewrite.
-    Hook,
     /// Permission rules: the first one that decides wins.
     Rule,
-    /// Tool guardrails: may end the run or rewrite.
-    Guardrail,
     /// The permission mode: last, and can never un-deny.
     Mode,
 }
 
 /// What a stage says about a call.
+#[must_use = "a decision counts only where it is returned"]
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Check {
@@ -33,12 +28,6 @@ pub enum Check {
     Ask(Box<ApprovalRequest>),
     /// The call does not run.
     Deny(Option<String>),
-    /// The result is this; the body does not run. Hooks only.
-    Answer(ToolOutput),
-    /// Other arguments, which are read and validated like the model's. Hooks and guardrails only.
-    Rewrite(Value),
-    /// The run ends. Guardrails only.
-    EndRun(GuardrailTrip),
 }
 
 impl Check {
@@ -60,18 +49,13 @@ pub struct GateCall<'a> {
 
 /// A stage of the gate.
 ///
-/// An error ends the run: a hook that throws is not a refusal and not a yes (invariant 8).
+/// An error is no yes (invariant 8): of a rule it is the call's failure, of a mode it ends the run.
 pub trait Stage: Send + Sync + 'static {
     /// What messages call it.
     fn name(&self) -> &str;
 
     /// Looks at a call before it runs.
     fn check<'a>(&'a self, call: &'a GateCall<'a>) -> BoxFuture<'a, Result<Check, ToolError>>;
-
-    /// Looks at a call's end, failures included, and may replace it. Hooks only.
-    fn after<'a>(&'a self, _call: &'a GateCall<'a>, _outcome: &'a Outcome) -> BoxFuture<'a, Result<Option<Outcome>, ToolError>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
 }
 
 /// The stages of an agent, each kind in registration order.

@@ -242,7 +242,9 @@ impl Subscription {
             (Follows::Thread { .. }, Some(run)) => self.run = run.clone(),
             _ => {}
         }
-        if let RecordBody::StepDone { step, .. } | RecordBody::ModelFailed { step, .. } = &record.body {
+        if let RecordBody::StepDone { step, .. } | RecordBody::ModelFailed { step, .. } | RecordBody::ReplyWithheld { step, .. } =
+            &record.body
+        {
             // Where no reply was read, it was given up, or failed: what it had streamed is over.
             self.end_reasoning(record.at);
             self.closed_through = *step;

@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt};
 use toolwright_core::compact::{apply, foldable, protected_from};
 use toolwright_core::{Author, CallId, FinishReason, Folded, Item, Message, SUMMARY_HEADER, Side, Transcript, Usage, bounded, cut, tokens};
 
 use crate::compaction::{CompactionFailure, CompactionPlan, CompactionRequest, CompactionStrategy, DEFAULT_CONTEXT_WINDOW};
-use crate::model::{Model, ModelEvent, ModelReply, ModelRequest, ModelSettings};
+use crate::model::{Model, ModelRequest, ModelSettings};
+use crate::side::{price, whole_reply};
 
 /// The longest summary, in tokens: where a quarter of the threshold is less, it is that.
 pub const DEFAULT_SUMMARY_TOKENS: u32 = 4_000;
@@ -190,7 +191,8 @@ impl Summarizer {
                 return Written { text: Err(error), usage: None };
             }
         };
-        let usage = reply.usage;
+        let mut usage = reply.usage;
+        price(&info, usage.as_mut());
         if matches!(reply.finish, FinishReason::ContentFilter | FinishReason::Error) {
             return Written { text: Err(format!("the summarizer failed: {name} ended with {}", reply.finish)), usage };
         }
@@ -199,20 +201,6 @@ impl Summarizer {
         let summary = summary.strip_prefix(SUMMARY_HEADER).unwrap_or(summary).trim();
         let text = if summary.is_empty() { Err(format!("the summarizer failed: {name} wrote nothing")) } else { Ok(Arc::from(summary)) };
         Written { text, usage }
-    }
-}
-
-async fn whole_reply(model: &dyn Model, request: ModelRequest) -> Result<ModelReply, String> {
-    let mut stream = model.stream(request);
-    loop {
-        // A stream that is always ready must not keep everything else from running.
-        tokio::task::coop::consume_budget().await;
-        match stream.next().await {
-            Some(Ok(ModelEvent::Done(reply))) => return Ok(reply),
-            Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(error.to_string()),
-            None => return Err("the reply ended before it was complete".to_owned()),
-        }
     }
 }
 

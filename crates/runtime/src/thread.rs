@@ -8,11 +8,11 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
-    AbortReason, Input, InputId, InputMode, InvalidThreadId, RecordBody, RunLimits, Seq, ThreadId, Timestamp, Transcript,
+    AbortReason, Budget, Budgets, Input, InputId, InputMode, InvalidThreadId, RecordBody, RunLimits, Seq, ThreadId, Timestamp, Transcript,
 };
 use toolwright_tool::{Identity, StateMap};
 
-use crate::agent::{AgentInner, Start, check_limits, checked_input};
+use crate::agent::{AgentInner, Start, check_budgets, check_limits, checked_input};
 use crate::attachments::keep_input;
 use crate::compaction::{Compaction, Configured};
 use crate::error::AgentError;
@@ -36,6 +36,9 @@ pub struct ThreadHandle {
     pub(crate) principal: Option<Identity>,
     pub(crate) metadata: Map<String, Value>,
     pub(crate) limits: RunLimits,
+    /// Whether the steps of the run were set, and are not the default.
+    steps_given: bool,
+    pub(crate) budgets: Budgets,
     pub(crate) instructions: Option<String>,
     pub(crate) mode: Option<PermissionMode>,
     pub(crate) policy: TurnPolicy,
@@ -45,7 +48,7 @@ pub struct ThreadHandle {
 
 impl ThreadHandle {
     pub(crate) fn new(inner: Arc<AgentInner>, id: Result<ThreadId, InvalidThreadId>) -> Self {
-        let limits = inner.limits;
+        let (limits, steps_given, budgets) = (inner.limits, inner.steps_given, inner.budgets.clone());
         Self {
             inner,
             id,
@@ -54,6 +57,8 @@ impl ThreadHandle {
             principal: None,
             metadata: Map::new(),
             limits,
+            steps_given,
+            budgets,
             instructions: None,
             mode: None,
             policy: TurnPolicy::default(),
@@ -94,6 +99,25 @@ impl ThreadHandle {
     #[must_use]
     pub fn max_steps(mut self, steps: u32) -> Self {
         self.limits.max_steps = steps;
+        self.steps_given = true;
+        self
+    }
+
+    /// What the next run may use, in place of the agent's (sdk-runtime BUD-9).
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        if budget.max_steps.is_some() && !self.steps_given {
+            // Alone it takes the place of the default (sdk-runtime BUD-6).
+            self.limits.max_steps = u32::MAX;
+        }
+        self.budgets.run = Some(budget);
+        self
+    }
+
+    /// What the thread may use over all its runs, in place of the agent's; held by the next run.
+    #[must_use]
+    pub fn thread_budget(mut self, budget: Budget) -> Self {
+        self.budgets.thread = Some(budget);
         self
     }
 
@@ -311,7 +335,7 @@ impl ThreadHandle {
             Ok(id) => id.clone(),
             Err(error) => return RunStream::failed(error.clone().into()),
         };
-        if let Err(error) = check_limits(&self.limits).and_then(|()| self.check_state()) {
+        if let Err(error) = check_limits(&self.limits).and_then(|()| check_budgets(&self.budgets)).and_then(|()| self.check_state()) {
             return RunStream::failed(error);
         }
         if tokio::runtime::Handle::try_current().is_err() {

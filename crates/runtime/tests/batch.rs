@@ -11,7 +11,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use toolwright_core::{Decision, EventKind, FinishReason, Item, RecordBody, ToolFailureKind};
-use toolwright_runtime::{AgentError, Check, MemoryStore, StageKind};
+use toolwright_runtime::{AgentError, MemoryStore};
 use toolwright_tool::{Running, Tool, ToolError};
 
 fn same_turn(names: &[&str]) -> Answer {
@@ -687,7 +687,7 @@ async fn a_mode_that_skips_the_pause_lets_the_call_run() {
     let log = Log::default();
     let agent = agent(Script::new([same_turn(&["act"]), say("done")]))
         .tool(asks("act", &log))
-        .stage(StageKind::Mode, says("trusting", |_| Ok(Check::Allow)))
+        .at(At::Mode, says("trusting", |_| Ok(Say::Allow)))
         .build()
         .unwrap();
     assert_eq!((go(&agent).await.1.unwrap().finish_reason, log.len()), (FinishReason::Stop, 1));

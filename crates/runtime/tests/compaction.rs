@@ -431,7 +431,7 @@ async fn a_summarizer_that_fails_costs_the_summary_and_older_results_become_mark
         ("error", "the summarizer failed: test: no capacity"),
         ("nothing", "the summarizer failed: test/fails wrote nothing"),
         ("filtered", "the summarizer failed: test/fails ended with content_filter"),
-        ("cut", "the summarizer failed: the reply ended before it was complete"),
+        ("cut", "the summarizer failed: test: the reply ended before it was complete"),
         ("silent", "the summarizer failed: test/fails did not end within 10 s"),
         ("panic", "the summarizer failed: the code of test/fails panicked"),
     ] {

@@ -11,13 +11,12 @@ use serde_json::{Value, json};
 use toolwright_core::{
     ApprovalId, AskKind, CallId, Decision, EventKind, FinishReason, RecordBody, Remember, ThreadId, Timestamp, ToolFailureKind, ToolOutput,
 };
-use toolwright_runtime::{
-    Agent, AgentBuilder, ApproveAnswer, Check, FixedClock, MemoryStore, NoResolvers, PendingApproval, Reply, StageKind,
-};
+use toolwright_runtime::{Agent, AgentBuilder, ApproveAnswer, FixedClock, MemoryStore, NoResolvers, PendingApproval, Reply};
 use toolwright_tool::{ApprovalOutcome, ApprovalRequest, Identity, NeedsApproval, PrincipalKind, Tool, ToolError};
 
 use common::{
-    Log, Script, agent, calls, clock, collect, failure, failures, go, journal, logged, logged_with, results, say, says, value, within,
+    At, Log, Say, Script, Staged as _, agent, calls, clock, collect, failure, failures, go, journal, logged, logged_with, results, say,
+    says, value, within,
 };
 
 fn asks(log: &Log) -> Tool {
@@ -206,8 +205,8 @@ async fn always_with_these_arguments_stands_for_these() {
 async fn what_is_always_approved_is_still_denied_by_a_rule() {
     let (log, store) = (Log::default(), MemoryStore::new());
     let make = |script, deny| {
-        let rule = says("rule", move |_| Ok(if deny { Check::Deny(None) } else { Check::ask(Some("by rule".to_owned())) }));
-        agent(script).tool(logged("act", &log)).stage(StageKind::Rule, rule).store(store.clone()).build().unwrap()
+        let rule = says("rule", move |_| Ok(if deny { Say::Deny(None) } else { Say::Ask(Some("by rule".to_owned())) }));
+        agent(script).tool(logged("act", &log)).at(At::Rule, rule).store(store.clone()).build().unwrap()
     };
     let first = make(turns(&["{}", "{}"]), false);
     let waits = first.thread("t").send("go").await.unwrap();
@@ -666,12 +665,9 @@ async fn a_question_waits_for_an_answer() {
 async fn a_question_that_a_rule_lets_run_fails_for_want_of_an_answer_and_one_it_asks_about_is_still_a_question() {
     let log = Log::default();
     for ask in [false, true] {
-        let rule = says("rule", move |_| Ok(if ask { Check::ask(Some("by rule".to_owned())) } else { Check::Allow }));
-        let agent = agent(Script::new([calls([("c1", "ask", "{}")]), say("done")]))
-            .tool(question(&log))
-            .stage(StageKind::Rule, rule)
-            .build()
-            .unwrap();
+        let rule = says("rule", move |_| Ok(if ask { Say::Ask(Some("by rule".to_owned())) } else { Say::Allow }));
+        let agent =
+            agent(Script::new([calls([("c1", "ask", "{}")]), say("done")])).tool(question(&log)).at(At::Rule, rule).build().unwrap();
         let reply = agent.send("go").await.unwrap();
         if ask {
             assert_eq!((only(&reply).kind.clone(), only(&reply).reason.as_deref()), (AskKind::Question, Some("by rule")));
@@ -757,8 +753,8 @@ async fn a_result_from_outside_passes_the_gate_and_what_comes_after_it() {
     let store = MemoryStore::new();
     let agent = agent(Script::new([calls([("c1", "pick", "{}")]), say("done")]))
         .tool(tool)
-        .stage(
-            StageKind::Hook,
+        .at(
+            At::Hook,
             common::afterwards("mask", move |outcome| {
                 told.add(format!("{outcome:?}").contains("secret").to_string());
                 Ok(Some(toolwright_core::Outcome::done(ToolOutput::text("masked"))))

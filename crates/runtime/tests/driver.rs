@@ -40,6 +40,8 @@ fn next_run(id: &str, limits: RunLimits) -> NextRun {
         added: None,
         fingerprint: None,
         mode: None,
+        budgets: None,
+        checks_input: false,
     }
 }
 
@@ -78,7 +80,7 @@ fn gates_resolve_one_at_a_time_when_an_earlier_call_is_decided() {
     let mut driver = started();
     driver.step(None, NOW).unwrap();
     let reply = ModelReply { items: vec![call("a"), call("b")], finish: FinishReason::ToolCalls, usage: None, model: None };
-    let effects = driver.step(Some(Completion::Model { step: 1, result: Ok(reply) }), NOW).unwrap();
+    let effects = driver.step(Some(Completion::Model { step: 1, result: Ok(reply), review: Box::default() }), NOW).unwrap();
     assert_eq!(gates(&effects), ["a"]);
     let approval = ApprovalId::new("ask");
     let ask = ApprovalAsk::new(approval.clone());
@@ -109,7 +111,7 @@ fn a_cancellation_of_an_earlier_run_does_not_stop_a_new_one() {
 
 fn reply(items: Vec<Item>) -> Completion {
     let finish = FinishReason::ToolCalls;
-    Completion::Model { step: 1, result: Ok(ModelReply { items, finish, usage: None, model: None }) }
+    Completion::Model { step: 1, result: Ok(ModelReply { items, finish, usage: None, model: None }), review: Box::default() }
 }
 
 fn steering(position: u64) -> Completion {

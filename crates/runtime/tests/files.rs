@@ -591,13 +591,8 @@ async fn results_of_hooks_and_direct_calls_are_stored_once() {
     let store = MemoryStore::new();
     let address = data("image/png", &picture(50_000, 11));
     let answer = address.clone();
-    let hook = says("pictures", move |_| Ok(toolwright_runtime::Check::Answer(ToolOutput::of(vec![image(answer.clone())]))));
-    let agent = Agent::<NoResolvers>::builder()
-        .tool(echo("echo"))
-        .stage(toolwright_runtime::StageKind::Hook, hook)
-        .store(store.clone())
-        .build_without_model()
-        .unwrap();
+    let hook = says("pictures", move |_| Ok(Say::Answer(ToolOutput::of(vec![image(answer.clone())]))));
+    let agent = Agent::<NoResolvers>::builder().tool(echo("echo")).at(At::Hook, hook).store(store.clone()).build_without_model().unwrap();
     let reply = agent.thread("t").invoke("echo", "{}").await.unwrap();
     let Some(toolwright_core::Outcome::Done { output }) = reply.outcome else { panic!("done") };
     assert_eq!(output.attachments().len(), 1);

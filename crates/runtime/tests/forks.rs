@@ -14,8 +14,8 @@ use toolwright_core::{
     Transcript,
 };
 use toolwright_runtime::{
-    Agent, AgentError, Check, ForkAt, ForkPatch, MemoryStore, Model, ModelError, ModelEvent, ModelRequest, Reply, Shelf, StageKind, Store,
-    ThreadHandle, ThreadStatus,
+    Agent, AgentError, ForkAt, ForkPatch, MemoryStore, Model, ModelError, ModelEvent, ModelRequest, Reply, Shelf, Store, ThreadHandle,
+    ThreadStatus,
 };
 use toolwright_tool::{Identity, Tool, ToolContext, ToolError};
 
@@ -39,14 +39,14 @@ fn with_tools(model: impl Model, log: &Log, latch: &Latch, store: &MemoryStore) 
             Ok::<_, ToolError>(args)
         }
     });
-    let rule = says("no", |call| Ok(if call.spec.name.as_str() == "deny" { Check::Deny(None) } else { Check::Pass }));
+    let rule = says("no", |call| Ok(if call.cx.tool_name() == "deny" { Say::Deny(None) } else { Say::Pass }));
     agent(model)
         .tool(logged("act", log))
         .tool(logged("deny", log))
         .tool(ask)
         .tool(wait.unwrap())
         .tool(failing("fail", ToolError::new("broken")))
-        .stage(StageKind::Rule, rule)
+        .at(At::Rule, rule)
         .max_steps(20)
         .store(store.clone())
         .build()
@@ -300,7 +300,7 @@ async fn what_the_source_was_refused_or_let_do_comes_before_the_forks_own_gate()
         let log = Log::default();
         let agent = common::agent(plain())
             .tools([logged("act", &log), logged("deny", &log), logged("ask", &log), failing("fail", ToolError::new("x"))])
-            .stage(StageKind::Rule, says("none", |_| Ok(Check::Deny(Some("not here".to_owned())))))
+            .at(At::Rule, says("none", |_| Ok(Say::Deny(Some("not here".to_owned())))))
             .store(store.clone())
             .build()
             .unwrap();

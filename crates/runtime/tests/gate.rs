@@ -9,19 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::*;
 use serde_json::{Value, json};
 use toolwright_core::{
-    ApprovalId, ArgsState, Decision, EventKind, FinishReason, GuardrailTrip, Item, Outcome, Part, ThreadId, ToolFailure, ToolFailureKind,
-    ToolOutput,
+    ApprovalId, ArgsState, Decision, EventKind, FinishReason, Item, Outcome, Part, ThreadId, ToolFailure, ToolFailureKind, ToolOutput,
 };
-use toolwright_runtime::{AgentError, Check, MemoryStore, StageKind};
+use toolwright_runtime::{AgentError, MemoryStore};
 use toolwright_tool::{ApprovalOutcome, Identity, Tool, ToolError};
 
 fn stages(builder: toolwright_runtime::AgentBuilder, log: &Log) -> toolwright_runtime::AgentBuilder {
     // Registered out of order: the kind says where a stage stands.
     builder
-        .stage(StageKind::Mode, passes("mode", log))
-        .stage(StageKind::Guardrail, passes("guardrail", log))
-        .stage(StageKind::Rule, passes("rule", log))
-        .stage(StageKind::Hook, passes("hook", log))
+        .at(At::Mode, passes("mode", log))
+        .at(At::Guardrail, passes("guardrail", log))
+        .at(At::Rule, passes("rule", log))
+        .at(At::Hook, passes("hook", log))
 }
 
 fn asking(log: &Log, ask: bool) -> Tool {
@@ -191,14 +190,15 @@ async fn without_tools_every_call_is_not_found() {
 // rule: sdk-tools 3.2/3, sdk-tools 7.3/8
 #[tokio::test]
 async fn a_refusal_stands_whatever_comes_after_it() {
-    let kinds = [StageKind::Hook, StageKind::Rule, StageKind::Guardrail, StageKind::Mode];
-    for denies in kinds {
+    let kinds = [At::Hook, At::Rule, At::Guardrail, At::Mode];
+    // A guardrail ends the run, or does nothing.
+    for denies in kinds.into_iter().filter(|kind| *kind != At::Guardrail) {
         let log = Log::default();
         let mut builder = agent(Script::new([calls([("c1", "act", "{}")]), say("done")])).tool(logged("act", &log));
         // Everything after the refusal allows.
-        builder = builder.stage(denies, says("no", |_| Ok(Check::Deny(Some("at night".to_owned())))));
+        builder = builder.at(denies, says("no", |_| Ok(Say::Deny(Some("at night".to_owned())))));
         for allows in kinds.into_iter().filter(|kind| *kind >= denies) {
-            builder = builder.stage(allows, says("yes", |_| Ok(Check::Allow)));
+            builder = builder.at(allows, says("yes", |_| Ok(Say::Allow)));
         }
         let reply = go(&builder.build().unwrap()).await.1.unwrap();
         assert_eq!(log.len(), 0, "{denies:?}");
@@ -222,7 +222,7 @@ async fn an_allow_drops_the_tools_ask_and_never_its_refusal() {
         });
         let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")]))
             .tool(logged_with(builder, &log))
-            .stage(StageKind::Rule, says("yes", |_| Ok(Check::Allow)))
+            .at(At::Rule, says("yes", |_| Ok(Say::Allow)))
             .build()
             .unwrap();
         let reply = go(&agent).await.1.unwrap();
@@ -236,9 +236,9 @@ async fn the_first_rule_that_decides_wins() {
     let log = Log::default();
     let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")]))
         .tool(logged("act", &log))
-        .stage(StageKind::Rule, passes("first", &log))
-        .stage(StageKind::Rule, says("second", |_| Ok(Check::Allow)))
-        .stage(StageKind::Rule, says("third", |_| Ok(Check::Deny(None))))
+        .at(At::Rule, passes("first", &log))
+        .at(At::Rule, says("second", |_| Ok(Say::Allow)))
+        .at(At::Rule, says("third", |_| Ok(Say::Deny(None))))
         .build()
         .unwrap();
     go(&agent).await.1.unwrap();
@@ -262,15 +262,12 @@ async fn what_a_hook_or_guardrail_rewrites_is_read_again_and_seen_by_all_that_fo
     let agent = agent(Script::new([calls([("c1", "act", r#"{"n":1}"#)]), say("done")]))
         .tool(tool)
         // A repair counts here as it does for the model's own text.
-        .stage(
-            StageKind::Hook,
-            says("adds", |call| Ok(if call.resumed_after_approval { Check::Pass } else { Check::Rewrite(json!({ "n": "2" })) })),
-        )
-        .stage(
-            StageKind::Rule,
+        .at(At::Hook, says("adds", |call| Ok(if call.resumed_after_approval { Say::Pass } else { Say::Rewrite(json!({ "n": "2" })) })))
+        .at(
+            At::Rule,
             says("rule", move |call| {
                 rule.add(format!("rule {}", call.cx.args().text()));
-                Ok(Check::Pass)
+                Ok(Say::Pass)
             }),
         )
         .build()
@@ -287,12 +284,12 @@ async fn what_a_hook_or_guardrail_rewrites_is_read_again_and_seen_by_all_that_fo
 // rule: sdk-tools 4.1/5, sdk-tools 36/2
 #[tokio::test]
 async fn a_rewrite_that_does_not_hold_is_a_validation_failure_that_names_who_made_it() {
-    for kind in [StageKind::Hook, StageKind::Guardrail] {
+    for kind in [At::Hook, At::Guardrail] {
         let log = Log::default();
         let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
         let agent = agent(Script::new([calls([("c1", "act", r#"{"n":1}"#)]), say("done")]))
             .tool(logged_with(Tool::from_schema("act", "Acts.", schema).unwrap(), &log))
-            .stage(kind, says("spoils", |_| Ok(Check::Rewrite(json!({ "n": [] })))))
+            .at(kind, says("spoils", |_| Ok(Say::Rewrite(json!({ "n": [] })))))
             .build()
             .unwrap();
         let reply = go(&agent).await.1.unwrap();
@@ -309,10 +306,7 @@ async fn a_hook_that_changes_what_was_approved_is_refused() {
     let log = Log::default();
     let agent = agent(Script::new([calls([("c1", "act", r#"{"n":1}"#)]), say("done")]))
         .tool(logged_with(Tool::new("act", "Acts.").needs_approval(), &log))
-        .stage(
-            StageKind::Hook,
-            says("late", |call| Ok(if call.resumed_after_approval { Check::Rewrite(json!({ "n": 2 })) } else { Check::Pass })),
-        )
+        .at(At::Hook, says("late", |call| Ok(if call.resumed_after_approval { Say::Rewrite(json!({ "n": 2 })) } else { Say::Pass })))
         .build()
         .unwrap();
     let waits = agent.send("go").await.unwrap();
@@ -329,7 +323,7 @@ async fn a_hook_may_answer_in_place_of_the_body() {
     let log = Log::default();
     let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")]))
         .tool(logged("act", &log))
-        .stage(StageKind::Hook, says("cache", |_| Ok(Check::Answer(ToolOutput::json(json!("cached"))))))
+        .at(At::Hook, says("cache", |_| Ok(Say::Answer(ToolOutput::json(json!("cached"))))))
         .build()
         .unwrap();
     let (events, reply) = go(&agent).await;
@@ -347,12 +341,9 @@ async fn a_post_call_hook_sees_every_end_and_may_replace_it() {
         .tool(echo("works"))
         .tool(failing("breaks", ToolError::new("no")))
         .tool(echo("refused"))
-        .stage(
-            StageKind::Rule,
-            says("no", |call| Ok(if call.spec.name.as_str() == "refused" { Check::Deny(Some("why".to_owned())) } else { Check::Pass })),
-        )
-        .stage(
-            StageKind::Hook,
+        .at(At::Rule, says("no", |call| Ok(if call.cx.tool_name() == "refused" { Say::Deny(Some("why".to_owned())) } else { Say::Pass })))
+        .at(
+            At::Hook,
             afterwards("watch", move |outcome| {
                 seen.add(match outcome {
                     Outcome::Done { .. } => "done".to_owned(),
@@ -399,7 +390,7 @@ async fn a_policy_or_rule_that_fails_is_a_failed_call_and_never_a_yes() {
     let log = Log::default();
     let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")]))
         .tool(logged("act", &log))
-        .stage(StageKind::Rule, says("when", |_| Err(ToolError::new("no clock"))))
+        .at(At::Rule, says("when", |_| Err(ToolError::new("no clock"))))
         .build()
         .unwrap();
     let reply = go(&agent).await.1.unwrap();
@@ -413,7 +404,7 @@ async fn a_hook_that_throws_ends_the_run_and_leaves_it_balanced() {
     let store = MemoryStore::new();
     let agent = agent(Script::new([calls([("c1", "act", "{}"), ("c2", "act", "{}")])]))
         .tool(logged("act", &log))
-        .stage(StageKind::Hook, says("audit", |_| Err(ToolError::new("the disk is full"))))
+        .at(At::Hook, says("audit", |_| Err(ToolError::new("the disk is full"))))
         .store(store.clone())
         .build()
         .unwrap();
@@ -439,8 +430,8 @@ async fn a_post_call_hook_that_throws_loses_no_result() {
     let calls_of: Vec<Item> = (0..13).map(|n| Item::ToolCall(call_item(&format!("c{n}"), "act", "{}"))).collect();
     let agent = agent(Script::new([items_of(calls_of, FinishReason::ToolCalls)]))
         .tool(echo("act"))
-        .stage(
-            StageKind::Hook,
+        .at(
+            At::Hook,
             afterwards("late", move |_| if count.fetch_add(1, Ordering::SeqCst) == 3 { Err(ToolError::new("no")) } else { Ok(None) }),
         )
         .build()
@@ -452,42 +443,32 @@ async fn a_post_call_hook_that_throws_loses_no_result() {
     assert_eq!(results(&transcript).len(), 13);
 }
 
+// rule: sdk-tools 17.2/7
 #[tokio::test]
-async fn a_panic_in_a_hook_fails_its_call_and_no_other() {
+async fn a_panic_in_a_hook_ends_the_run_and_is_never_a_yes() {
     let log = Log::default();
     let agent = agent(Script::new([calls([("c1", "act", "{}"), ("c2", "act", "{}")]), say("done")]))
         .tool(logged("act", &log))
-        .stage(StageKind::Hook, says("bad", |call| if call.cx.call_id().as_str() == "c1" { panic!("oh") } else { Ok(Check::Pass) }))
+        .at(At::Hook, says("bad", |call| if call.cx.call_id().as_str() == "c1" { panic!("oh") } else { Ok(Say::Pass) }))
         .build()
         .unwrap();
-    let reply = go(&agent).await.1.unwrap();
-    let (kind, error, _) = failure(&reply);
-    assert_eq!((kind, error.as_str(), log.all()), (ToolFailureKind::Execution, "PanicError", vec!["body c2".to_owned()]));
+    let error = go(&agent).await.1.unwrap_err();
+    assert_eq!((error.code(), error.to_string().as_str()), ("TOOLWRIGHT_AGENT_EXECUTION_FAILED", "the hook `bad` failed: it panicked: oh"));
+    assert_eq!(log.len(), 0);
 }
 
 // rule: sdk-tools 3.1/5, sdk-tools 5.2/10, sdk-tools 36/13
 #[tokio::test]
 async fn a_guardrail_ends_the_run_and_every_call_has_its_result() {
     let log = Log::default();
-    let trip = |call: &toolwright_runtime::GateCall<'_>| {
-        Ok(if call.cx.call_id().as_str() == "c2" {
-            Check::EndRun(GuardrailTrip {
-                name: "pii".to_owned(),
-                kind: "tool".to_owned(),
-                reason: "an address".to_owned(),
-                tool_name: Some("act".to_owned()),
-            })
-        } else {
-            Check::Pass
-        })
-    };
+    let trip = |call: &Seen<'_>| Ok(if call.cx.call_id().as_str() == "c2" { Say::EndRun("an address".to_owned()) } else { Say::Pass });
     let script = Script::new([calls([("c1", "act", "{}"), ("c2", "act", "{}"), ("c3", "act", "{}")])]);
-    let agent =
-        agent(script.clone()).tool(logged("act", &log)).tool_concurrency(1).stage(StageKind::Guardrail, says("pii", trip)).build().unwrap();
+    let agent = agent(script.clone()).tool(logged("act", &log)).tool_concurrency(1).at(At::Guardrail, says("pii", trip)).build().unwrap();
     let (events, reply) = go(&agent).await;
     let reply = reply.unwrap();
     assert_eq!((reply.finish_reason, script.times(), log.all()), (FinishReason::Guardrail, 1, vec!["body c1".to_owned()]));
-    assert_eq!(reply.guardrail.unwrap().name, "pii");
+    let trip = reply.guardrail.unwrap();
+    assert_eq!((&*trip.name, &*trip.kind, &*trip.reason, trip.tool_name.as_deref()), ("pii", "tool", "an address", Some("act")));
     assert_eq!(
         failures(&reply.messages).iter().map(|(call, kind, ..)| (call.as_str(), kind.clone())).collect::<Vec<_>>(),
         [("c2", ToolFailureKind::NotRun), ("c3", ToolFailureKind::NotRun)]
@@ -564,7 +545,7 @@ async fn no_failure_that_a_model_reads_has_a_code_or_a_link() {
                 .unwrap(),
         )
         .tool(failing("ends", ToolError::propagate(ToolError::new("all over"))))
-        .stage(StageKind::Rule, says("no", |call| Ok(if call.spec.name.as_str() == "denied" { Check::Deny(None) } else { Check::Pass })))
+        .at(At::Rule, says("no", |call| Ok(if call.cx.tool_name() == "denied" { Say::Deny(None) } else { Say::Pass })))
         .build()
         .unwrap();
     let thread = agent.thread("t");
@@ -584,8 +565,8 @@ async fn a_tool_for_a_sandbox_without_a_body_for_one_does_not_run() {
     let heard = all.clone();
     let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")]))
         .tool(logged_with(Tool::new("act", "Acts.").requires_sandbox(None), &log))
-        .stage(
-            StageKind::Hook,
+        .at(
+            At::Hook,
             afterwards("watch", move |_| {
                 heard.add("heard");
                 Ok(None)
@@ -757,10 +738,10 @@ async fn every_result_is_bounded_at_a_character_and_says_so() {
         .tools([text, object, parts, own, small, cached])
         .result_limit(100)
         // What a hook answers is a result like any other.
-        .stage(
-            StageKind::Hook,
+        .at(
+            At::Hook,
             says("cache", |call| {
-                Ok(if call.spec.name.as_str() == "cached" { Check::Answer(ToolOutput::text("z".repeat(500))) } else { Check::Pass })
+                Ok(if call.cx.tool_name() == "cached" { Say::Answer(ToolOutput::text("z".repeat(500))) } else { Say::Pass })
             }),
         )
         .build()
@@ -942,10 +923,10 @@ async fn a_deny_rule_made_while_the_call_waited_still_denies() {
     let store = MemoryStore::new();
     let log = Log::default();
     let make = |script, deny: bool| {
-        let rule = says("rule", move |_| Ok(if deny { Check::Deny(None) } else { Check::Pass }));
+        let rule = says("rule", move |_| Ok(if deny { Say::Deny(None) } else { Say::Pass }));
         agent(script)
             .tool(logged_with(Tool::new("act", "Acts.").needs_approval(), &log))
-            .stage(StageKind::Rule, rule)
+            .at(At::Rule, rule)
             .store(store.clone())
             .build()
             .unwrap()
@@ -979,7 +960,7 @@ async fn a_direct_call_passes_the_same_gate() {
     let build = |tool: Tool| toolwright_runtime::Agent::<toolwright_runtime::NoResolvers>::builder().tool(tool);
     let strict = logged_with(Tool::from_schema("act", "Acts.", schema).unwrap(), &log);
 
-    let denies = build(strict.clone()).stage(StageKind::Rule, says("no", |_| Ok(Check::Deny(None)))).build_without_model().unwrap();
+    let denies = build(strict.clone()).at(At::Rule, says("no", |_| Ok(Say::Deny(None)))).build_without_model().unwrap();
     let kind = |outcome: Option<Outcome>| match outcome {
         Some(Outcome::Failed { failure }) => Some(failure.kind.clone()),
         _ => None,
@@ -1045,7 +1026,7 @@ async fn a_model_is_sent_name_description_and_parameters() {
 async fn a_guardrail_that_throws_ends_the_run() {
     let agent = agent(Script::new([calls([("c1", "act", "{}")])]))
         .tool(echo("act"))
-        .stage(StageKind::Guardrail, says("scan", |_| Err(ToolError::new("no model"))))
+        .at(At::Guardrail, says("scan", |_| Err(ToolError::new("no model"))))
         .build()
         .unwrap();
     let thread = agent.thread("t");

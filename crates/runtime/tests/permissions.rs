@@ -9,7 +9,7 @@ use common::*;
 use serde_json::{Value, json};
 use toolwright_core::policy::{ArgMatch, PermissionMode, RuleSet, allow, any, ask, deny, glob};
 use toolwright_core::{Decision, Event, EventKind, FinishReason, RecordBody, ThreadId, Timestamp, ToolFailureKind};
-use toolwright_runtime::{Agent, AgentBuilder, AgentError, Check, FixedClock, MemoryStore, PermissionEntry, Reply, RuleWhen, StageKind};
+use toolwright_runtime::{Agent, AgentBuilder, AgentError, FixedClock, MemoryStore, PermissionEntry, Reply, RuleWhen};
 use toolwright_tool::{ApprovalOutcome, Identity, Tool, ToolError};
 
 /// A model that calls `tool` once, as `c1`, and is done.
@@ -81,7 +81,7 @@ async fn code_of_a_rule_sees_what_would_run_and_a_failure_is_never_a_yes() {
     let kept = Arc::clone(&seen);
     let builder = agent(one_call("act", r#"{"x":"1"}"#))
         .tool(logged("act", &log))
-        .stage(StageKind::Hook, says("rewrites", |_| Ok(Check::Rewrite(json!({ "x": "2" })))))
+        .at(At::Hook, says("rewrites", |_| Ok(Say::Rewrite(json!({ "x": "2" })))))
         .rules([deny("act").when(move |call| {
             kept.lock().unwrap().push((call.args().clone(), call.principal().map(|who| who.id.clone())));
             async move { Ok(call.args()["x"] == "2" && call.tool() == "act" && call.context().call_id().as_str() == "c1") }
@@ -143,11 +143,9 @@ async fn every_call_that_was_judged_has_one_entry_and_the_principal_is_in_none()
     let builder = agent(script)
         .tools(["act", "pay", "hooked", "plain", "ask_me"].map(|name| logged(name, &log)))
         .tool(strict)
-        .stage(
-            StageKind::Hook,
-            says("guard", |call| {
-                Ok(if call.spec.name.as_str() == "hooked" { Check::Deny(Some("not today".to_owned())) } else { Check::Pass })
-            }),
+        .at(
+            At::Hook,
+            says("guard", |call| Ok(if call.cx.tool_name() == "hooked" { Say::Deny(Some("not today".to_owned())) } else { Say::Pass })),
         )
         .rules([
             allow("other"),

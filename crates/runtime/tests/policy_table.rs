@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use toolwright_core::policy::{ArgMatch, PermissionMode, Rule, RuleAction, allow, ask, deny, glob};
-use toolwright_core::{Decision, FinishReason, GuardrailTrip, Outcome, ToolFailureKind};
-use toolwright_runtime::{Agent, Check, RuleWhen, StageKind};
+use toolwright_core::{Decision, FinishReason, Outcome, ToolFailureKind};
+use toolwright_runtime::{Agent, RuleWhen};
 use toolwright_tool::{ApprovalOutcome, Tool};
 
 /// What became of a call.
@@ -34,7 +34,8 @@ struct Line {
 struct Policy {
     hook_denies: bool,
     rules: Vec<Line>,
-    guardrail: u8,
+    /// Whether a guardrail ends the run.
+    guardrail: bool,
     own: u8,
     mode: PermissionMode,
     read_only: bool,
@@ -79,10 +80,8 @@ fn before(policy: &Policy) -> Before {
     if rule == Some(RuleAction::Deny) {
         return Before::Denied;
     }
-    match policy.guardrail {
-        1 => return Before::RunEnds,
-        2 => return Before::Denied,
-        _ => {}
+    if policy.guardrail {
+        return Before::RunEnds;
     }
     match (policy.own, rule) {
         (2, _) => Before::Denied,
@@ -124,20 +123,10 @@ fn built(policy: &Policy, log: &Log) -> Agent {
     let tool = if policy.read_only { tool.read_only() } else { tool };
     let tool = if policy.edits { tool.edits_files() } else { tool };
     let (hook, guardrail) = (policy.hook_denies, policy.guardrail);
-    let trip = || GuardrailTrip { name: "g".to_owned(), kind: "tool".to_owned(), reason: "no".to_owned(), tool_name: None };
     agent(Script::new([]))
         .tool(logged_with(tool, log))
-        .stage(StageKind::Hook, says("hook", move |_| Ok(if hook { Check::Deny(None) } else { Check::Pass })))
-        .stage(
-            StageKind::Guardrail,
-            says("guardrail", move |_| {
-                Ok(match guardrail {
-                    1 => Check::EndRun(trip()),
-                    2 => Check::Deny(None),
-                    _ => Check::Pass,
-                })
-            }),
-        )
+        .at(At::Hook, says("hook", move |_| Ok(if hook { Say::Deny(None) } else { Say::Pass })))
+        .at(At::Guardrail, says("guardrail", move |_| Ok(if guardrail { Say::EndRun("no".to_owned()) } else { Say::Pass })))
         .rules(policy.rules.iter().map(|line| rule(*line)))
         .permission_mode(policy.mode)
         .build()
@@ -183,9 +172,16 @@ fn mode() -> impl Strategy<Value = PermissionMode> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    let guardrail = prop_oneof![6 => Just(0u8), 1 => Just(1), 1 => Just(2)];
-    (prop::bool::weighted(0.1), prop::collection::vec(line(), 0..5), guardrail, 0u8..3, mode(), any::<bool>(), any::<bool>()).prop_map(
-        |(hook_denies, rules, guardrail, own, mode, read_only, edits)| Policy {
+    (
+        prop::bool::weighted(0.1),
+        prop::collection::vec(line(), 0..5),
+        prop::bool::weighted(0.15),
+        0u8..3,
+        mode(),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(hook_denies, rules, guardrail, own, mode, read_only, edits)| Policy {
             hook_denies,
             rules,
             guardrail,
@@ -193,8 +189,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             mode,
             read_only,
             edits,
-        },
-    )
+        })
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -238,7 +233,7 @@ proptest! {
             0
         } else {
             let alone = |stages: usize| {
-                let silent = Policy { hook_denies: false, rules: Vec::new(), guardrail: 0, own: 0, mode: PermissionMode::Default, ..policy.clone() };
+                let silent = Policy { hook_denies: false, rules: Vec::new(), guardrail: false, own: 0, mode: PermissionMode::Default, ..policy.clone() };
                 match stages {
                     1 => Policy { rules: policy.rules.clone(), ..silent },
                     2 => Policy { guardrail: policy.guardrail, ..silent },
@@ -252,6 +247,6 @@ proptest! {
         };
         let fate = block_on(run(&joined(refused_by), None)).0;
         // A guardrail before the refusing stage may have ended the whole run.
-        prop_assert!(fate == Fate::Refused || fate == Fate::RunEnded && refused_by > 1 && policy.guardrail == 1, "{:?}", fate);
+        prop_assert!(fate == Fate::Refused || fate == Fate::RunEnded && refused_by > 1 && policy.guardrail, "{:?}", fate);
     }
 }

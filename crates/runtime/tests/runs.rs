@@ -559,7 +559,7 @@ async fn a_context_that_a_stage_changed_still_hears_of_the_abort() {
         .unwrap();
     let agent = agent(Script::new([calls([("c1", "act", "{}")])]))
         .tool(tool)
-        .stage(toolwright_runtime::StageKind::Hook, says("adds", |_| Ok(toolwright_runtime::Check::Rewrite(json!({ "n": 1 })))))
+        .at(At::Hook, says("adds", |_| Ok(Say::Rewrite(json!({ "n": 1 })))))
         .build()
         .unwrap();
     let run = agent.stream("go");

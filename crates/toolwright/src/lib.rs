@@ -22,6 +22,12 @@ pub use toolwright_core::{
     Item, Message, OnInterrupt, Outcome, Part, Record, RecordBody, Remember, RunId, RunLimits, Seq, Side, Thread, ThreadId, Timestamp,
     ToolFailure, ToolFailureKind, ToolName, ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
 };
+/// Hooks, guardrails and budgets: the guide `docs/guardrails.md` says which is for what.
+pub use toolwright_core::{Budget, BudgetTrip, GuardrailTrip, OnExceeded};
+pub use toolwright_runtime::{
+    AfterCall, BeforeCall, BeforeGenerate, GenerateContext, Guardrail, GuardrailContext, GuardrailKind, GuardrailVerdict, Guardrails, Hook,
+    HookCall, OnTripped, guard,
+};
 pub use toolwright_runtime::{
     AgentError, Approvals, ApproveAnswer, Calls, Canceller, Check, Clock, CompactedMessages, Compaction, CompactionFailure,
     CompactionOutcome, CompactionPlan, CompactionRequest, CompactionStrategy, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers,

@@ -223,6 +223,7 @@ fn projection(records: &[Arc<Record>], audit: &Audit) -> Result<(), Broken> {
         match &record.body {
             RecordBody::StepStarted { .. } => (replied, called) = (false, false),
             RecordBody::ModelReplied { calls, .. } => (replied, called) = (true, !calls.is_empty()),
+            RecordBody::ReplyWithheld { .. } => (replied, called) = (true, false),
             RecordBody::RunStarted { cause, .. } => {
                 // One that was cut after its results is over once something new begins.
                 step_open &= !(patched && matches!(cause, RunCause::Input | RunCause::Invocation));

@@ -73,6 +73,7 @@ stats! {
     compacted pruned folded tidied
     saved loaded passed_over
     forks patches real
+    checks exceeded
 }
 
 /// A schedule that broke an invariant, with its journal.
@@ -137,6 +138,9 @@ fn name_of(bug: Bug) -> &'static str {
         Bug::ForkKeepsApprovals => "fork-keeps-approvals",
         Bug::SavedWithoutInput => "saved-without-input",
         Bug::SavedWithoutIds => "saved-without-ids",
+        Bug::TimeIsNotLimited => "time-is-not-limited",
+        Bug::InputIsNotChecked => "input-is-not-checked",
+        Bug::SpentIsForgotten => "spent-is-forgotten",
     }
 }
 
@@ -226,6 +230,7 @@ fn print_stats(stats: &Stats, schedules: u64, seconds: f64) {
         "compaction {} times, {} results pruned, {} summaries; {} threads made shorter at rest",
         stats.compacted, stats.pruned, stats.folded, stats.tidied
     );
+    println!("limits     {} budgets reached, {} checks of input", stats.exceeded, stats.checks);
     println!("folds      {} saved, {} loaded, {} passed over", stats.saved, stats.loaded, stats.passed_over);
     println!("forks      {} with {} patches; {} schedules over the store in memory", stats.forks, stats.patches, stats.real);
 }

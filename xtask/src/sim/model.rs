@@ -1,7 +1,9 @@
 //! The simulated model: random replies, well-formed and not.
 
-use toolwright_core::{ArgsState, CallId, CallItem, FinishReason, Item, Usage};
-use toolwright_runtime::{ErrorCategory, ModelError, ModelReply};
+use toolwright_core::{
+    ArgsState, CallId, CallItem, Ending, Failure, FinishReason, GuardrailTrip, Item, RewriteNote, RewrittenInput, SideUsage, Usage,
+};
+use toolwright_runtime::{ErrorCategory, InputCheck, ModelError, ModelReply, Review};
 
 use super::rng::Rng;
 use super::tools::TOOLS;
@@ -112,4 +114,43 @@ fn call(name: &str, arguments: &str, provider_id: Option<&str>, state: ArgsState
         ask: ask.map(str::to_owned),
         provider_data: None,
     })
+}
+
+/// How a check that does not pass ends the run.
+fn ending(kind: &str, rng: &mut Rng) -> Ending {
+    if rng.percent(25) {
+        return Ending::Error { failure: Failure { name: "CheckError".to_owned(), message: "a check threw".to_owned(), code: None } };
+    }
+    let trip = GuardrailTrip { name: "fence".to_owned(), kind: kind.to_owned(), reason: "tripped".to_owned(), tool_name: None, info: None };
+    Ending::Guardrail { trip, throws: rng.percent(20) }
+}
+
+fn side(rng: &mut Rng) -> Option<SideUsage> {
+    let usage = Usage { input_tokens: rng.below(30), output_tokens: 1, ..Usage::default() };
+    rng.percent(10).then_some(SideUsage { calls: 1, usage })
+}
+
+/// What those say who look at a reply, or at the input beside it.
+pub(super) fn review(trips: u64, replied: bool, rng: &mut Rng) -> Review {
+    let mut review = Review { side: side(rng), ..Review::default() };
+    if rng.percent(trips) {
+        let kind = if rng.percent(40) { "input" } else { "output" };
+        review.ending = Some(ending(kind, rng));
+    } else if replied && rng.percent(trips) {
+        review.rewrote.push(RewriteNote { name: "fence".to_owned(), reason: None, info: None });
+    }
+    review
+}
+
+/// What guardrails say about new input.
+pub(super) fn check(messages: usize, trips: u64, rng: &mut Rng) -> InputCheck {
+    let mut check = InputCheck { side: side(rng), ..InputCheck::default() };
+    if rng.percent(20) {
+        check.rewritten.push(RewrittenInput { index: rng.index(messages), text: "[checked]".into() });
+        check.rewrote.push(RewriteNote { name: "fence".to_owned(), reason: None, info: None });
+    }
+    if rng.percent(trips * 2) {
+        check.ending = Some(ending("input", rng));
+    }
+    check
 }

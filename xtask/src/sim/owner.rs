@@ -20,6 +20,8 @@ pub(super) enum Work {
         said: Streamed,
     },
     Compact(Box<Compaction>),
+    /// Guardrails check so many messages.
+    Check(usize),
     Gate(GateRequest),
     Body {
         call: CallId,
@@ -60,6 +62,16 @@ impl World<'_> {
         if self.store.has_news(owner.seen) && (owner.flights.is_empty() || self.rng.percent(40)) {
             return self.take_inbox(owner);
         }
+        if let Some(at) = owner.driver.wake_at()
+            && !owner.flights.is_empty()
+            && (self.now >= at.0 || self.rng.percent(10))
+        {
+            // The time of a budget is over before anything else comes.
+            self.now = self.now.max(at.0);
+            let said = said(owner).cloned().unwrap_or_default();
+            owner.driver.streamed(said);
+            return self.step(owner, None);
+        }
         if owner.flights.is_empty() {
             let next = owner.driver.thread().next();
             return broken("a thread rests or has something in flight", format!("neither, and outstanding is {next:?}"));
@@ -78,7 +90,12 @@ impl World<'_> {
         let Flight { due, work } = owner.flights.swap_remove(at);
         self.now = self.now.max(due);
         let completion = match work {
-            Work::Ask { step, .. } => Completion::Model { step, result: model::reply(self.plan.model, &mut self.rng) },
+            Work::Ask { step, .. } => {
+                let result = model::reply(self.plan.model, &mut self.rng);
+                let review = Box::new(model::review(self.plan.trips, result.is_ok(), &mut self.rng));
+                Completion::Model { step, result, review }
+            }
+            Work::Check(messages) => Completion::Checked(Box::new(model::check(messages, self.plan.trips, &mut self.rng))),
             Work::Compact(compaction) => Completion::Compacted(compaction),
             Work::Gate(request) => {
                 let outcome = Box::new(tools::gate(&self.store.thread, &request));
@@ -191,6 +208,14 @@ impl World<'_> {
         match effect {
             Effect::Append(_) => {}
             Effect::Ask { step } => self.ask(owner, step)?,
+            Effect::CheckInput => {
+                if owner.flights.iter().any(|flight| matches!(flight.work, Work::Check(_))) {
+                    return broken("input is checked once at a time", String::new());
+                }
+                self.stats.checks += 1;
+                let messages = owner.driver.thread().unchecked_input().count();
+                self.set_out(owner, 100, Work::Check(messages));
+            }
             Effect::Gate { call } => {
                 let request = gate_request(owner, &call)?;
                 self.set_out(owner, 10, Work::Gate(request));
@@ -308,6 +333,7 @@ impl World<'_> {
                 Work::Compact(compaction) => compaction.step != Some(*step),
                 _ => true,
             }),
+            Key::CheckInput if self.rng.percent(50) => owner.flights.retain(|flight| !matches!(flight.work, Work::Check(_))),
             Key::Execute(stopping) => {
                 let grace = self.now + self.rng.below(5000) as i64;
                 for flight in &mut owner.flights {

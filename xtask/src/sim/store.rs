@@ -467,7 +467,7 @@ impl Store {
 /// A saved fold that can't be read.
 fn damaged(text: &str, rng: &mut Rng) -> String {
     match rng.below(3) {
-        0 => text.replacen("\"version\":1", "\"version\":2", 1),
+        0 => text.replacen("\"version\":", "\"version\":9", 1),
         1 => text.replacen("\"head\":", "\"tail\":", 1),
         _ => text.chars().take(rng.index(text.chars().count())).collect(),
     }

@@ -21,6 +21,7 @@ fn two_thousand_schedules_break_no_invariant() {
     assert!(stats.saved > 500 && stats.loaded > 500 && stats.passed_over > 100, "saved folds");
     assert!(stats.forks > 100 && stats.patches > 50 && stats.real > 100, "forks, and the store in memory");
     assert!(stats.jumps > 20, "clocks that jump back");
+    assert!(stats.exceeded > 100 && stats.checks > 300, "budgets and checks");
 }
 
 #[test]

@@ -151,8 +151,9 @@ pub(super) fn gate(thread: &ThreadId, request: &GateRequest) -> GateOutcome {
             kind: "tool".to_owned(),
             reason: "tripped".to_owned(),
             tool_name: Some(tool.name.to_owned()),
+            info: None,
         };
-        return passed(Verdict::EndRun { ending: Ending::Guardrail { trip } }, None);
+        return passed(Verdict::EndRun { ending: Ending::Guardrail { trip, throws: false } }, None);
     }
     match &request.decided {
         Some((Decision { verdict: DecisionVerdict::Reject, note, .. }, _)) => {

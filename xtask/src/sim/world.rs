@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use toolwright_core::{
-    CallId, CallOpening, CallOrigin, Drift, Fingerprint, Message, Record, RunCause, RunId, RunLimits, Seq, Thread, ThreadId, Timestamp,
+    Budget, Budgets, CallId, CallOpening, CallOrigin, Drift, Fingerprint, Message, Record, RunCause, RunId, RunLimits, Seq, Thread,
+    ThreadId, Timestamp,
 };
 use toolwright_runtime::planted::Bug;
 use toolwright_runtime::{Driver, InboxItem, MemoryStore, NextRun, ToolFacts};
@@ -56,6 +58,11 @@ pub(super) struct Plan {
     fork: u64,
     /// In a thousand steps, those before which the clock jumps back an hour.
     jump: u64,
+    /// What runs and the thread may use.
+    budgets: Option<Arc<Budgets>>,
+    /// Whether input is checked, and in a hundred checks and replies, those that do not pass.
+    checks_input: bool,
+    pub(super) trips: u64,
 }
 
 impl Plan {
@@ -92,8 +99,29 @@ impl Plan {
             save: rng.pick(&[0, 10, 40]).unwrap_or(0),
             fork: rng.pick(&[0, 0, 0, 0, 10]).unwrap_or(0),
             jump: rng.pick(&[0, 5]).unwrap_or(0),
+            budgets: rng.percent(35).then(|| Arc::new(Budgets { run: budget(rng, 1), thread: budget(rng, 4) })),
+            checks_input: rng.percent(35),
+            trips: rng.pick(&[0, 0, 8]).unwrap_or(0),
         }
     }
+}
+
+/// Limits, some of them near.
+fn budget(rng: &mut Rng, runs: u64) -> Option<Budget> {
+    if rng.percent(30) {
+        return None;
+    }
+    let mut budget = Budget::new();
+    if rng.percent(50) {
+        budget = budget.max_tokens(rng.between(100, 900) * runs);
+    }
+    if rng.percent(50) {
+        budget = budget.max_duration(Duration::from_millis(rng.between(200, 3_000) * runs));
+    }
+    if rng.percent(40) {
+        budget = budget.max_steps(rng.between(1, 6) as u32 * runs as u32);
+    }
+    Some(if rng.percent(20) { budget.throws() } else { budget })
 }
 
 pub(super) enum Start {
@@ -183,6 +211,7 @@ impl<'a> World<'a> {
         self.stats.runs += self.store.audit.runs;
         self.stats.calls += self.store.audit.calls.len() as u64;
         self.stats.steered += self.store.audit.steered;
+        self.stats.exceeded += self.store.audit.exceeded();
         self.stats.left_waiting += u64::from(self.store.audit.waiting().next().is_some());
         if self.rng.percent(20) {
             self.store.refuses_a_gap()?;
@@ -407,6 +436,8 @@ impl<'a> World<'a> {
             added: self.rng.percent(10).then(|| "Be brief.".into()),
             fingerprint: Some(Arc::new(fingerprint)),
             mode: None,
+            budgets: self.plan.budgets.clone(),
+            checks_input: self.plan.checks_input,
         }
     }
 

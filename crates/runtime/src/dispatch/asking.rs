@@ -60,7 +60,7 @@ impl Dispatch {
             // Nobody reviewed anything: a question was declined (sdk-tools 14.2/4).
             DecisionVerdict::Reject if asked.kind == AskKind::Question => Err(Stopped::refused(declined(name, decision.note.clone()))),
             DecisionVerdict::Reject => Err(Stopped::refused(ToolFailure::rejected(name, decision.note.clone()))),
-            DecisionVerdict::Complete { output } => Err(Stopped::answered((**output).clone())),
+            DecisionVerdict::Complete { output } => Err(Stopped::answered(None, (**output).clone())),
             DecisionVerdict::Fail { failure } => Err(Stopped::refused((**failure).clone())),
             // Decided: an ask counts as answered. What comes from outside is waited for now.
             _ => match tool.external_request() {
@@ -87,7 +87,7 @@ impl Dispatch {
             once: ask.once,
             remind_every_ms: ask.remind_every.map(|time| millis(time).unsigned_abs().max(1)),
         };
-        Stopped { verdict: Verdict::Ask(ask), outcome: None }
+        Stopped { verdict: Box::new(Verdict::Ask(ask)), outcome: None, replaced_by: None }
     }
 }
 

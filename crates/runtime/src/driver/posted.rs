@@ -147,14 +147,19 @@ impl Driver {
         if self.thread.run().is_none_or(|run| run.ending.is_some()) {
             return Ok(());
         }
-        // What a model had said when it was stopped stays: people saw it. One that was given up for input just before says nothing.
+        self.keep_partial(partial, now)?;
+        self.record(RecordBody::RunCancelled { reason }, now)
+    }
+
+    /// What a model had said when it was stopped stays: people saw it. One that was given up for input just before says nothing.
+    pub(super) fn keep_partial(&mut self, partial: Option<String>, now: Timestamp) -> Result<(), Misfit> {
         if let (Some(text), Some(step)) = (partial.filter(|text| !text.is_empty()), self.thread.unanswered_step())
             && self.in_flight.contains(&Key::Ask(step))
         {
             let reply = ModelReply { items: vec![Item::text(text)], finish: FinishReason::Aborted, usage: None, model: None };
             self.in_flight.remove(&Key::Ask(step));
-            self.record_reply(step, reply, now)?;
+            self.record_reply(step, reply, Vec::new(), None, now)?;
         }
-        self.record(RecordBody::RunCancelled { reason }, now)
+        Ok(())
     }
 }

@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolwright_core::{
     ArgsState, CallId, CallItem, Event, EventKind, FinishReason, Issue, Item, Outcome, Part, Record, ResultItem, Seq, ThreadId,
-    ToolFailureKind, Transcript,
+    ToolFailureKind, ToolOutput, Transcript,
 };
 use toolwright_runtime::{
-    Agent, AgentBuilder, AgentError, Append, Check, FixedClock, GateCall, MemoryStore, Model, ModelError, ModelEvent, ModelInfo,
-    ModelReply, ModelRequest, ModelStream, NoResolvers, Reply, RunStream, Stage, Store,
+    AfterCall, Agent, AgentBuilder, AgentError, Append, BeforeCall, Check, FixedClock, GateCall, Guardrail, GuardrailContext,
+    GuardrailVerdict, Guardrails, Hook, HookCall, MemoryStore, Model, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest,
+    ModelStream, NoResolvers, Reply, RunStream, Stage, StageKind, Store,
 };
 use toolwright_tool::{Running, Tool, ToolBody, ToolBuilder, ToolContext, ToolError};
 
@@ -257,23 +258,51 @@ pub fn streaming(builder: ToolBuilder, snapshots: Vec<Value>) -> Tool {
 
 // ------------------------------------------------------------------------------------------------------------ the stages
 
-type Checks = Box<dyn Fn(&GateCall<'_>) -> Result<Check, ToolError> + Send + Sync>;
-type Afters = Box<dyn Fn(&Outcome) -> Result<Option<Outcome>, ToolError> + Send + Sync>;
+/// What a stage of a test says about a call; each kind takes what it may say.
+#[derive(Debug)]
+pub enum Say {
+    Pass,
+    Allow,
+    Ask(Option<String>),
+    Deny(Option<String>),
+    Answer(ToolOutput),
+    Rewrite(Value),
+    EndRun(String),
+}
+
+/// Where a stage of a test stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum At {
+    Hook,
+    Rule,
+    Guardrail,
+    Mode,
+}
+
+/// A call as a stage of a test sees it.
+pub struct Seen<'a> {
+    pub cx: &'a ToolContext,
+    pub resumed_after_approval: bool,
+}
+
+type Checks = Arc<dyn Fn(&Seen<'_>) -> Result<Say, ToolError> + Send + Sync>;
+type Afters = Arc<dyn Fn(&Outcome) -> Result<Option<Outcome>, ToolError> + Send + Sync>;
 
 /// A stage of two closures.
+#[derive(Clone)]
 pub struct Says {
     name: String,
     check: Checks,
     after: Afters,
 }
 
-pub fn says(name: &str, check: impl Fn(&GateCall<'_>) -> Result<Check, ToolError> + Send + Sync + 'static) -> Says {
-    Says { name: name.to_owned(), check: Box::new(check), after: Box::new(|_| Ok(None)) }
+pub fn says(name: &str, check: impl Fn(&Seen<'_>) -> Result<Say, ToolError> + Send + Sync + 'static) -> Says {
+    Says { name: name.to_owned(), check: Arc::new(check), after: Arc::new(|_| Ok(None)) }
 }
 
 /// A stage that lets everything pass, and says afterwards what `after` says.
 pub fn afterwards(name: &str, after: impl Fn(&Outcome) -> Result<Option<Outcome>, ToolError> + Send + Sync + 'static) -> Says {
-    Says { name: name.to_owned(), check: Box::new(|_| Ok(Check::Pass)), after: Box::new(after) }
+    Says { name: name.to_owned(), check: Arc::new(|_| Ok(Say::Pass)), after: Arc::new(after) }
 }
 
 /// A stage that logs its name, and lets everything pass.
@@ -282,14 +311,31 @@ pub fn passes(name: &str, log: &Log) -> Says {
     let (before, after) = (name.to_owned(), format!("after {name}"));
     Says {
         name: name.to_owned(),
-        check: Box::new(move |call| {
+        check: Arc::new(move |call| {
             checked.add(if call.resumed_after_approval { format!("{before} again") } else { before.clone() });
-            Ok(Check::Pass)
+            Ok(Say::Pass)
         }),
-        after: Box::new(move |_| {
+        after: Arc::new(move |_| {
             ended.add(after.clone());
             Ok(None)
         }),
+    }
+}
+
+/// Builders that take stages of tests.
+pub trait Staged {
+    #[must_use]
+    fn at(self, at: At, says: Says) -> Self;
+}
+
+impl Staged for AgentBuilder {
+    fn at(self, at: At, says: Says) -> Self {
+        match at {
+            At::Hook => self.hook(says),
+            At::Guardrail => self.guardrails(Guardrails::new().tool(says)),
+            At::Rule => self.stage(StageKind::Rule, says),
+            At::Mode => self.stage(StageKind::Mode, says),
+        }
     }
 }
 
@@ -299,11 +345,53 @@ impl Stage for Says {
     }
 
     fn check<'a>(&'a self, call: &'a GateCall<'a>) -> BoxFuture<'a, Result<Check, ToolError>> {
-        std::future::ready((self.check)(call)).boxed()
+        let seen = Seen { cx: call.cx, resumed_after_approval: call.resumed_after_approval };
+        let check = (self.check)(&seen).map(|say| match say {
+            Say::Allow => Check::Allow,
+            Say::Ask(reason) => Check::ask(reason),
+            Say::Deny(reason) => Check::Deny(reason),
+            _ => Check::Pass,
+        });
+        std::future::ready(check).boxed()
+    }
+}
+
+impl Hook for Says {
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    fn after<'a>(&'a self, _call: &'a GateCall<'a>, outcome: &'a Outcome) -> BoxFuture<'a, Result<Option<Outcome>, ToolError>> {
-        std::future::ready((self.after)(outcome)).boxed()
+    fn pre_tool_call<'a>(&'a self, call: &'a HookCall<'a>) -> BoxFuture<'a, Result<BeforeCall, ToolError>> {
+        let seen = Seen { cx: call.cx(), resumed_after_approval: call.resumed_after_approval() };
+        let check = (self.check)(&seen).map(|say| match say {
+            Say::Deny(reason) => BeforeCall::Deny(reason.unwrap_or_else(|| "no reason".to_owned())),
+            Say::Answer(output) => BeforeCall::Answer(output),
+            Say::Rewrite(value) => BeforeCall::Rewrite(value),
+            _ => BeforeCall::Pass,
+        });
+        std::future::ready(check).boxed()
+    }
+
+    fn post_tool_call<'a>(&'a self, _call: &'a HookCall<'a>, outcome: &'a Outcome) -> BoxFuture<'a, Result<AfterCall, ToolError>> {
+        let after = (self.after)(outcome).map(|replaced| replaced.map_or(AfterCall::Keep, AfterCall::Replace));
+        std::future::ready(after).boxed()
+    }
+}
+
+impl Guardrail for Says {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self, cx: GuardrailContext) -> BoxFuture<'_, Result<GuardrailVerdict, ToolError>> {
+        let call = cx.call().unwrap();
+        let seen = Seen { cx: call, resumed_after_approval: call.approval().is_some() };
+        let check = (self.check)(&seen).map(|say| match say {
+            Say::EndRun(reason) => GuardrailVerdict::block(reason),
+            Say::Rewrite(value) => GuardrailVerdict::rewrite(value.to_string(), "rewritten"),
+            _ => GuardrailVerdict::Pass,
+        });
+        std::future::ready(check).boxed()
     }
 }
 

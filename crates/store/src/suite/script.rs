@@ -115,6 +115,8 @@ impl Script {
             finish: FinishReason::ToolCalls,
             usage: None,
             model: "model".into(),
+            rewrote: Vec::new(),
+            side: None,
         })
     }
 
@@ -129,6 +131,8 @@ impl Script {
                 finish: FinishReason::Stop,
                 usage: None,
                 model: "model".into(),
+                rewrote: Vec::new(),
+                side: None,
             })?
             .step_ends(StepFinish::Stop)
     }

@@ -2,6 +2,7 @@
 
 mod index;
 mod inputs;
+mod limits;
 mod told;
 
 use std::collections::HashMap;
@@ -9,14 +10,15 @@ use std::sync::Arc;
 
 use toolwright_core::json::sorted_hash;
 use toolwright_core::{
-    ApprovalId, ApprovalMark, CallId, CallOpening, CallOrigin, Compaction, Decision, DecisionVerdict, FinishReason, InputId, InputMode,
-    Message, OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, StepFinish, Transcript, Verdict,
+    ApprovalId, ApprovalMark, CallId, CallOpening, CallOrigin, Compaction, Decision, DecisionVerdict, Ending, FinishReason, InputId,
+    InputMode, Message, OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, StepFinish, Transcript, Verdict,
 };
 use toolwright_runtime::InboxItem;
 
 use self::index::Index;
 pub(super) use self::inputs::Heard;
 use self::inputs::Inputs;
+use self::limits::Limits;
 use self::told::{Script, Told};
 use super::{Broken, broken, tools};
 
@@ -107,6 +109,7 @@ pub(super) struct Audit {
     pub(super) last_run: Option<RunId>,
     pub(super) steered: u64,
     inputs: Inputs,
+    limits: Limits,
     script: Script,
     cancels: HashMap<u64, Cancel>,
     index: HashMap<CallId, usize>,
@@ -187,6 +190,11 @@ impl Audit {
         }
     }
 
+    /// How many budgets were reached.
+    pub(super) fn exceeded(&self) -> u64 {
+        self.limits.exceeded
+    }
+
     /// Everything up to a position of the inbox is taken.
     pub(super) fn taken(&mut self, through: u64) -> Result<(), Broken> {
         self.inputs.taken(through)
@@ -244,6 +252,7 @@ impl Audit {
             return broken("positions are gapless", format!("{} follows {}", record.seq, self.last - 1));
         }
         self.known.note(record);
+        self.limits.note(record)?;
         if let RecordBody::RunStarted { cause, limits, .. } = &record.body {
             return self.run_started(record, cause, *limits);
         }
@@ -259,8 +268,43 @@ impl Audit {
         match &record.body {
             RecordBody::ThreadOpened { .. } if self.last == 1 => Ok(()),
             RecordBody::MessageAdded { message } => {
-                self.script.message(message);
+                self.joins(message);
                 self.turn_is_closed(record)
+            }
+            RecordBody::RunTakenOver {} if open.is_some() => Ok(()),
+            RecordBody::InputChecked { messages, rewritten, ending, .. } => {
+                self.turn_is_closed(record)?;
+                if self.step.is_some() {
+                    return broken("input is checked between steps", record.seq.to_string());
+                }
+                self.script.rewrite(*messages, rewritten);
+                match ending {
+                    Some(Ending::Guardrail { .. }) => self.script.drop_last(*messages),
+                    Some(_) => {}
+                    None => self.limits.unchecked = 0,
+                }
+                if let Some(ending) = ending {
+                    if matches!(ending, Ending::Guardrail { .. }) {
+                        self.limits.unchecked = 0;
+                    }
+                    self.run_ends();
+                }
+                Ok(())
+            }
+            RecordBody::ReplyWithheld { step, ending, .. } => {
+                self.may_ask(*step)?;
+                if let Some(open) = &mut self.step {
+                    open.replied = true;
+                }
+                if matches!(ending, Ending::Guardrail { trip, .. } if trip.kind == "input") {
+                    self.script.drop_last(self.script.input_at_end());
+                }
+                self.run_ends();
+                Ok(())
+            }
+            RecordBody::BudgetExceeded { .. } if !ending => {
+                self.run_ends();
+                Ok(())
             }
             RecordBody::StepStarted { step } => {
                 self.turn_is_closed(record)?;
@@ -282,7 +326,7 @@ impl Audit {
                 }
                 self.may_ask(*step)?;
                 self.turn_is_closed(record)?;
-                self.script.message(message);
+                self.joins(message);
                 if let Some(open) = &mut self.step {
                     open.replied = true;
                 }
@@ -344,7 +388,7 @@ impl Audit {
                 }
                 let Some(run) = open else { return broken("a record belongs to the open run", record.seq.to_string()) };
                 for message in self.inputs.applied(id, run)? {
-                    self.script.message(&message);
+                    self.joins(&message);
                 }
                 Ok(())
             }
@@ -358,6 +402,7 @@ impl Audit {
             RecordBody::TranscriptReplaced { messages, cleared } if self.patched || (cleared.is_some() && open.is_none()) => {
                 self.turn_is_closed(record)?;
                 self.script.replace(messages);
+                self.limits.unchecked = self.script.input_at_end();
                 Ok(())
             }
             RecordBody::ResultReplaced { call, output, .. } if self.patched => {
@@ -403,6 +448,9 @@ impl Audit {
     fn forked(&mut self) {
         self.patched = true;
         self.known.forked(self.run.take().is_some());
+        if self.step.as_ref().is_some_and(|step| !step.replied) {
+            self.limits.unchecked = self.script.input_at_end();
+        }
         self.direct = !self.turn.is_empty() && self.open().all(|call| call.origin != CallOrigin::Model);
         self.inputs.forget();
         for approval in &mut self.approvals {
@@ -465,13 +513,21 @@ impl Audit {
             if self.run.is_some() {
                 return broken("a thread at rest may be made shorter", format!("{}: a run is open", record.seq));
             }
-            return self.script.compact(compaction);
+            self.script.compact(compaction)?;
+            self.limits.unchecked = self.limits.unchecked.min(self.script.input_at_end());
+            return Ok(());
         };
         let open = self.step.as_ref().is_some_and(|open| open.number == step && !open.replied && !open.steered);
         if !open || ending {
             return broken("what a model sees is made shorter before it is asked", format!("{}: step {step}", record.seq));
         }
         self.script.compact(compaction)
+    }
+
+    /// A message joins the transcript.
+    fn joins(&mut self, message: &Arc<Message>) {
+        self.script.message(message);
+        self.limits.joins(told::is_input(message));
     }
 
     /// Whether input steers the open run: what has not begun does not begin.
@@ -754,7 +810,9 @@ impl Audit {
                 })
             });
             let results = results.collect();
-            self.script.results(results);
+            if self.script.results(results) {
+                self.limits.joins(false);
+            }
             self.turn.clear();
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use toolwright_core::{
-    ApprovalMark, Author, CallId, Compaction, Message, Outcome, Part, ResultItem, SUMMARY_HEADER, ToolOutput, Transcript,
+    ApprovalMark, Author, CallId, Compaction, Message, Outcome, Part, ResultItem, RewrittenInput, SUMMARY_HEADER, ToolOutput, Transcript,
 };
 
 use super::super::{Broken, broken};
@@ -47,6 +47,11 @@ impl Line {
     }
 }
 
+/// Whether a message came in from somebody.
+pub(super) fn is_input(message: &Message) -> bool {
+    matches!(message.author, Author::Human | Author::System)
+}
+
 /// The lines of a transcript.
 #[derive(Default)]
 pub(super) struct Script {
@@ -58,9 +63,32 @@ impl Script {
         self.lines.push(Line::Message(Arc::clone(message)));
     }
 
-    pub(super) fn results(&mut self, results: Vec<Told>) {
-        if !results.is_empty() {
+    /// Results join, if a model asked for any. Gives whether it did.
+    pub(super) fn results(&mut self, results: Vec<Told>) -> bool {
+        let any = !results.is_empty();
+        if any {
             self.lines.push(Line::Results(results));
+        }
+        any
+    }
+
+    /// How many lines at the end are input.
+    pub(super) fn input_at_end(&self) -> usize {
+        self.lines.iter().rev().take_while(|line| matches!(line, Line::Message(message) if is_input(message))).count()
+    }
+
+    /// The last lines are gone.
+    pub(super) fn drop_last(&mut self, count: usize) {
+        self.lines.truncate(self.lines.len().saturating_sub(count));
+    }
+
+    /// Guardrails changed the text of some of the last messages.
+    pub(super) fn rewrite(&mut self, messages: usize, rewritten: &[RewrittenInput]) {
+        let first = self.lines.len().saturating_sub(messages);
+        for change in rewritten {
+            if let Some(Line::Message(message)) = self.lines.get_mut(first + change.index) {
+                *message = Arc::new(Message::text(message.author.clone(), change.text.to_string()));
+            }
         }
     }
 

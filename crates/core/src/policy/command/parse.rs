@@ -239,6 +239,10 @@ impl Parser<'_> {
                         // Not the keyword's option: where `time` is a program, it takes more.
                         return Err("`time` has an option that is not known".into());
                     }
+                    if self.reserved().is_some_and(|word| word != "!") {
+                        // Bash finds the end of a substitution with such a thing in it elsewhere than its own grammar says.
+                        return Err("`time` stands before a keyword, which shells read differently".into());
+                    }
                 }
                 _ => break,
             }

@@ -536,6 +536,9 @@ impl Parser<'_> {
         if !both && (!matches!(first, Some('<' | '>')) || (self.look(digits + 1) == Some('('))) {
             return Ok(false);
         }
+        if digits > 1 {
+            return Err("it names a descriptor with more than one digit, which shells read differently".into());
+        }
         for _ in 0..digits {
             self.bump();
         }

@@ -5,6 +5,7 @@
 
 mod bench;
 mod features;
+mod fuzz;
 mod licences;
 mod repo;
 mod rules;
@@ -25,7 +26,9 @@ cargo xtask <chore>
                                     measure figures and compare them with their limits
   local-eval [dev] [-v]             show the local model on its evaluation sets
   sim [--schedules N] [--seed S] [--bug NAME]
-                                    run the simulator";
+                                    run the simulator
+  fuzz command [--seconds N] [--seed S]
+                                    give the parser of shell commands random texts";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Some("licences") => licences::run(&rest),
         Some("bench") => bench::run(&rest),
         Some("local-eval") => bench::local::run(&rest),
+        Some("fuzz") => fuzz::run(&rest),
         Some("sim") => sim::run(&rest),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anstream::ColorChoice;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use toolwright::rules::PermissionMode;
 
 /// Agents whose power is their tools, from the command line.
 #[derive(Debug, Parser)]
@@ -65,7 +66,8 @@ Examples:
   toolwright run --model openai/gpt-4o-mini --json \"What day is it?\"
   echo \"What day is it?\" | toolwright run
   toolwright run --thread trip \"And the day after?\"
-  toolwright run --thread trip --store ./threads.db \"And the day after?\""
+  toolwright run --thread trip --store ./threads.db \"And the day after?\"
+  toolwright run --rules rules.toml --mode plan \"What would you change?\""
     )]
     Run(RunOptions),
     /// Talk with an agent, line by line, until /quit or the end of the input
@@ -109,12 +111,39 @@ pub(crate) struct AgentOptions {
     /// How many tools may run side by side [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tool_concurrency: Option<u32>,
+    /// Permission rules: a TOML or JSON file; given more than once, the rules of the first file are tried first
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Vec<PathBuf>,
+    /// The permission mode: `plan` only reads, `acceptEdits` edits files without asking, `dontAsk` refuses what would ask [default: the thread's]
+    #[arg(long, value_name = "MODE", value_enum)]
+    pub(crate) mode: Option<Mode>,
     /// Write events to standard output, one JSON object a line, and nothing else
     #[arg(long)]
     pub(crate) json: bool,
     /// Approve every call that asks for a decision
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+/// A permission mode, as it is written on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "camelCase")]
+pub(crate) enum Mode {
+    Default,
+    Plan,
+    AcceptEdits,
+    DontAsk,
+}
+
+impl From<Mode> for PermissionMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Default => Self::Default,
+            Mode::Plan => Self::Plan,
+            Mode::AcceptEdits => Self::AcceptEdits,
+            Mode::DontAsk => Self::DontAsk,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

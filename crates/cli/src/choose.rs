@@ -9,6 +9,7 @@ use crate::args::AgentOptions;
 use crate::interrupt::Interrupts;
 use crate::local;
 use crate::problem::Problem;
+use crate::rules;
 use crate::terminal::{DIM, Terminal};
 
 /// A model, and how it came to be chosen.
@@ -60,6 +61,9 @@ pub(crate) async fn agent(
     }
     if let Some(limit) = options.tool_concurrency {
         builder = builder.tool_concurrency(limit);
+    }
+    for file in &options.rules {
+        builder = builder.rule_set(&rules::of_file(file)?);
     }
     if *choice == Choice::Fallback {
         terminal.note(format_args!(

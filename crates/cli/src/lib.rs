@@ -18,6 +18,7 @@ pub mod lint;
 mod local;
 mod models;
 mod problem;
+mod rules;
 mod run;
 mod show;
 mod talk;

@@ -44,8 +44,12 @@ pub(crate) async fn session_in<'t>(
     let store = stays.as_ref().map(|stays| stays.opened.store());
     let agent = agent(options, &choice, store, terminal, &mut interrupts).await?;
     let raw = if choice.is_local() { Raw::Results } else { Raw::Text };
+    let thread = thread.map_or_else(|| agent.new_thread(), |id| agent.thread(id));
     Ok(Session {
-        thread: thread.map_or_else(|| agent.new_thread(), |id| agent.thread(id)),
+        thread: match options.mode {
+            Some(mode) => thread.permission_mode(mode.into()),
+            None => thread,
+        },
         agent,
         stays,
         show: Show::new(options.json, raw),

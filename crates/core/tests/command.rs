@@ -179,6 +179,8 @@ fn what_shells_read_differently_or_evaluate_is_unclear() {
         "a &>x b",
         "echo $'\\'' b",
         "a {fd}>x",
+        "a 22>x",
+        "time case x in a) b;; esac",
         "echo \"${x:-'}'}\"",
         "echo ${x:-\\}}",
         "echo ${x:-<(a)}",

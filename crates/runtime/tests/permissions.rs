@@ -12,6 +12,9 @@ use toolwright_core::{Decision, Event, EventKind, FinishReason, RecordBody, Thre
 use toolwright_runtime::{Agent, AgentBuilder, AgentError, FixedClock, MemoryStore, PermissionEntry, Reply, RuleWhen};
 use toolwright_tool::{ApprovalOutcome, Identity, Tool, ToolError};
 
+/// What was told, each time with who the run acts for.
+type Told<T> = Arc<Mutex<Vec<(T, Option<String>)>>>;
+
 /// A model that calls `tool` once, as `c1`, and is done.
 fn one_call(tool: &str, arguments: &str) -> Arc<Script> {
     Script::new([calls([("c1", tool, arguments)]), say("done")])
@@ -77,7 +80,7 @@ async fn the_first_rule_that_matches_decides_and_the_tool_keeps_its_refusal() {
 #[tokio::test]
 async fn code_of_a_rule_sees_what_would_run_and_a_failure_is_never_a_yes() {
     let log = Log::default();
-    let seen: Arc<Mutex<Vec<(Value, Option<String>)>>> = Arc::default();
+    let seen: Told<Value> = Arc::default();
     let kept = Arc::clone(&seen);
     let builder = agent(one_call("act", r#"{"x":"1"}"#))
         .tool(logged("act", &log))
@@ -109,7 +112,7 @@ async fn code_of_a_rule_sees_what_would_run_and_a_failure_is_never_a_yes() {
     }
 }
 
-fn listening(builder: AgentBuilder, entries: &Arc<Mutex<Vec<(PermissionEntry, Option<String>)>>>) -> AgentBuilder {
+fn listening(builder: AgentBuilder, entries: &Told<PermissionEntry>) -> AgentBuilder {
     let kept = Arc::clone(entries);
     builder.on_permission_decision(move |entry, who| kept.lock().unwrap().push((entry.clone(), who.map(|who| who.id.clone()))))
 }

@@ -13,7 +13,7 @@ mod forks;
 mod model;
 mod owner;
 mod people;
-mod rng;
+pub(crate) mod rng;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 #[cfg(feature = "local")]
 mod local;
 mod reference;
+mod rules;
 mod run;
 mod support;
 mod threads;

@@ -239,6 +239,10 @@ impl Parser<'_> {
                         // Not the keyword's option: where `time` is a program, it takes more.
                         return Err("`time` has an option that is not known".into());
                     }
+                    if self.reserved().is_some_and(|word| word != "!") {
+                        // Bash finds the end of a substitution with such a thing in it elsewhere than its own grammar says.
+                        return Err("`time` stands before a keyword, which shells read differently".into());
+                    }
                 }
                 _ => break,
             }
@@ -531,6 +535,9 @@ impl Parser<'_> {
         let first = self.look(digits);
         if !both && (!matches!(first, Some('<' | '>')) || (self.look(digits + 1) == Some('('))) {
             return Ok(false);
+        }
+        if digits > 1 {
+            return Err("it names a descriptor with more than one digit, which shells read differently".into());
         }
         for _ in 0..digits {
             self.bump();

@@ -23,6 +23,7 @@ Examples:
   toolwright tools lint --tools my-tools.json
   toolwright run --thread trip \"What day is it?\"
   toolwright threads list
+  toolwright approvals list
   toolwright doctor"
 )]
 pub(crate) struct Cli {
@@ -83,6 +84,9 @@ Examples:
     /// Look at threads that are kept, go on with them, fork, compare, export and delete them
     #[command(subcommand)]
     Threads(ThreadsCommand),
+    /// See what waits for a decision, and decide it, from any process that has the store
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
     /// Look at tools, call them, and check their definitions
     #[command(subcommand)]
     Tools(ToolsCommand),
@@ -123,6 +127,9 @@ pub(crate) struct AgentOptions {
     /// Approve every call that asks for a decision
     #[arg(long)]
     pub(crate) yes: bool,
+    /// The agent may ask you questions, and waits for the answers
+    #[arg(long)]
+    pub(crate) questions: bool,
 }
 
 /// A permission mode, as it is written on the command line.
@@ -450,6 +457,157 @@ pub(crate) struct DeleteOptions {
     /// Do not ask
     #[arg(long)]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List what waits for a decision, the oldest first
+    #[command(after_long_help = "A page at a time; where there are more, a line says how to see them.
+
+Examples:
+  toolwright approvals list
+  toolwright approvals list --json")]
+    List(ApprovalsOptions),
+    /// Show one: what is asked, the whole arguments, who may decide, until when
+    #[command(after_long_help = "Example:\n  toolwright approvals show trip:1:call_1_1")]
+    Show(ApprovalOptions),
+    /// Let a call run, as it was shown or with other arguments
+    #[command(
+        after_long_help = "A decision counts once: whoever comes second is told who was first. It is posted; the thread goes on where its program \
+runs, or with `threads resume`.
+
+Examples:
+  toolwright approvals approve trip:1:call_1_1
+  toolwright approvals approve trip:1:call_1_1 --always --note \"fine for this trip\"
+  toolwright approvals approve trip:1:call_1_1 --edit '{\"date\": \"2000-01-01\"}'"
+    )]
+    Approve(ApproveOptions),
+    /// Refuse a call, or decline to answer a question
+    #[command(after_long_help = "Example:\n  toolwright approvals reject trip:1:call_1_1 --note \"too expensive\"")]
+    Reject(RejectOptions),
+    /// Answer a question that the agent asks
+    #[command(after_long_help = "Example:\n  toolwright approvals answer trip:1:call_1_1 \"the second one\"")]
+    Answer(AnswerOptions),
+    /// Give the result of a call that is made outside
+    #[command(after_long_help = "Text that is JSON is given as JSON.
+
+Examples:
+  toolwright approvals complete trip:1:call_1_1 '{\"picked\": 7}'
+  toolwright approvals complete trip:1:call_1_1 --failed \"the browser was closed\"")]
+    Complete(CompleteOptions),
+    /// Hand a decision to others: from then on they decide, and nobody else
+    #[command(after_long_help = "Example:\n  toolwright approvals delegate trip:1:call_1_1 --to ada --to grace")]
+    Delegate(DelegateOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsOptions {
+    /// How many on a page
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    /// The page after the one that gave this cursor
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<String>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalOptions {
+    /// The decision
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) json: Json,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+/// What every decision has.
+#[derive(Debug, Args)]
+pub(crate) struct DecideOptions {
+    /// The decision
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// What the model, or the tool, is told
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// Who decides [default: USER]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApproveOptions {
+    #[command(flatten)]
+    pub(crate) decide: DecideOptions,
+    /// Run it with these arguments instead, a JSON object; `-` reads them from standard input
+    #[arg(long, value_name = "ARGUMENTS")]
+    pub(crate) edit: Option<String>,
+    /// It stands for every later call of this tool in the thread
+    #[arg(long)]
+    pub(crate) always: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RejectOptions {
+    #[command(flatten)]
+    pub(crate) decide: DecideOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerOptions {
+    /// The question
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The answer; `-` reads it from standard input
+    #[arg(value_name = "ANSWER")]
+    pub(crate) answer: String,
+    /// Who answers [default: USER]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompleteOptions {
+    /// What the call waits with
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The result, or what went wrong; `-` reads it from standard input
+    #[arg(value_name = "RESULT")]
+    pub(crate) result: String,
+    /// The call failed
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Who says so [default: USER]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelegateOptions {
+    /// The decision
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Who shall decide, once for each; nobody named is anybody
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to: Vec<String>,
+    /// What they are told
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// Who hands it on [default: USER]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolwright::models::MODEL_VAR;
-use toolwright::{Agent, AgentBuilder, FeatureResolvers, InstalledResolvers as _, Store};
+use toolwright::{Agent, AgentBuilder, FeatureResolvers, InstalledResolvers as _, Store, ToolDef as _};
 
 use crate::args::AgentOptions;
 use crate::interrupt::Interrupts;
@@ -61,6 +61,9 @@ pub(crate) async fn agent(
     }
     if let Some(limit) = options.tool_concurrency {
         builder = builder.tool_concurrency(limit);
+    }
+    if options.questions {
+        builder = builder.tool(toolwright::builtin::ask_question::tool());
     }
     for file in &options.rules {
         builder = builder.rule_set(&rules::of_file(file)?);

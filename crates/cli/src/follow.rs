@@ -102,19 +102,44 @@ impl Session<'_> {
                 }
                 Err(error) => return Err(self.problem(error)),
             };
+            let mut open = Vec::new();
             for asks in &pending {
-                let asked = decide(asks, self.answers, &mut self.lines, &mut self.interrupts, self.terminal).await?;
-                let Asked::Decided(decision) = asked else { return Err(self.waiting(&pending)) };
-                match self.agent.approvals().decide(&asks.id, decision).await {
-                    // Somebody else was faster, and that decision counts.
-                    Err(error @ (AgentError::ApprovalConflict { .. } | AgentError::ApprovalNotFound { .. })) => {
-                        self.terminal.note(format_args!("{DIM}{}{DIM:#}", plain(&error.to_string())));
-                    }
-                    decided => decided.map_err(|error| self.problem(error))?,
+                if !self.decides(asks).await? {
+                    open.push(asks.clone());
                 }
+            }
+            if open.len() == pending.len() {
+                return Err(self.waiting(&open));
             }
             let run = self.thread.resume_stream();
             ended = self.watch(run).await?;
+        }
+    }
+
+    /// Has one call decided; gives whether it was. What can't be decided so is said, and asked again.
+    async fn decides(&mut self, asks: &PendingApproval) -> Result<bool, Problem> {
+        loop {
+            let asked = decide(asks, self.answers, &mut self.lines, &mut self.interrupts, self.terminal).await?;
+            let Asked::Decided(decision) = asked else { return Ok(false) };
+            match self.agent.approvals().decide(&asks.id, decision).await {
+                Ok(()) => return Ok(true),
+                Err(error @ AgentError::ApprovalInvalid { .. }) if self.answers == Answers::Person => {
+                    self.terminal.note(format_args!("{DIM}{}{DIM:#}", plain(&error.to_string())));
+                }
+                // Somebody else was faster, and that decision counts.
+                Err(
+                    error @ (AgentError::ApprovalConflict { .. } | AgentError::ApprovalLapsed { .. } | AgentError::ApprovalNotFound { .. }),
+                ) => {
+                    self.terminal.note(format_args!("{DIM}{}{DIM:#}", plain(&error.to_string())));
+                    return Ok(true);
+                }
+                // Others decide.
+                Err(error @ (AgentError::ApprovalForbidden { .. } | AgentError::ApprovalInvalid { .. })) => {
+                    self.terminal.note(format_args!("{DIM}{}{DIM:#}", plain(&error.to_string())));
+                    return Ok(false);
+                }
+                Err(error) => return Err(self.problem(error)),
+            }
         }
     }
 

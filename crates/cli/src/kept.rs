@@ -131,6 +131,7 @@ impl Kept {
             AgentError::ToolMissing { thread, .. } => {
                 format!("go on with the program that has it, or look at it with `{}`", self.command(&format!("threads show {thread}")))
             }
+            AgentError::ApprovalNotFound { .. } => format!("list what waits with `{}`", self.command("approvals list")),
             _ => return error.into(),
         };
         Problem::from(error).hint(hint)
@@ -140,7 +141,8 @@ impl Kept {
     pub(crate) fn how_to_decide(&self, thread: &ThreadId) -> String {
         let resume = self.command(&format!("threads resume {thread}"));
         let yes = self.command(&format!("threads resume {thread} --yes"));
-        format!("decide on a terminal with `{resume}`, or approve every call with `{yes}`")
+        let list = self.command("approvals list");
+        format!("decide on a terminal with `{resume}`, see what waits with `{list}`, or approve every call with `{yes}`")
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`lint`]: what is doubtful about tools, as plain data;
 //! - [`reference()`]: the help texts of every command.
 
+mod approvals;
 mod args;
 mod ask;
 mod chat;
@@ -32,7 +33,7 @@ use std::ffi::OsString;
 use clap::Parser;
 
 pub use args::reference;
-use args::{Cli, Command, ModelsCommand, ThreadsCommand, ToolsCommand};
+use args::{ApprovalsCommand, Cli, Command, ModelsCommand, ThreadsCommand, ToolsCommand};
 pub use exit::Exit;
 use problem::Problem;
 use terminal::Terminal;
@@ -56,6 +57,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Problem> {
         Command::Run(options) => on_runtime(run::run(options, terminal)),
         Command::Chat(options) => on_runtime(chat::chat(&options, terminal)),
         Command::Threads(command) => on_runtime(of_threads(command, terminal)),
+        Command::Approvals(command) => on_runtime(of_approvals(command, terminal)),
         Command::Tools(ToolsCommand::List(options)) => tools::list(options, terminal),
         Command::Tools(ToolsCommand::Show(options)) => tools::show(&options, terminal),
         Command::Tools(ToolsCommand::Call(options)) => on_runtime(tools::call(options, terminal)),
@@ -77,6 +79,18 @@ async fn of_threads(command: ThreadsCommand, terminal: &mut Terminal) -> Result<
         ThreadsCommand::Compare(options) => threads::compare(&options, terminal).await,
         ThreadsCommand::Export(options) => threads::export(&options, terminal).await,
         ThreadsCommand::Delete(options) => threads::delete(&options, terminal).await,
+    }
+}
+
+async fn of_approvals(command: ApprovalsCommand, terminal: &mut Terminal) -> Result<Exit, Problem> {
+    match command {
+        ApprovalsCommand::List(options) => approvals::list(&options, terminal).await,
+        ApprovalsCommand::Show(options) => approvals::show(&options, terminal).await,
+        ApprovalsCommand::Approve(options) => approvals::approve(&options, terminal).await,
+        ApprovalsCommand::Reject(options) => approvals::reject(&options, terminal).await,
+        ApprovalsCommand::Answer(options) => approvals::answer(&options, terminal).await,
+        ApprovalsCommand::Complete(options) => approvals::complete(&options, terminal).await,
+        ApprovalsCommand::Delegate(options) => approvals::delegate(&options, terminal).await,
     }
 }
 

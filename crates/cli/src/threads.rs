@@ -26,16 +26,16 @@ use crate::kept::{Kept, close, thread_id};
 use crate::problem::Problem;
 
 /// A store that is looked at, and an agent that says what is in it; it has no model and no tools, and moves nothing.
-struct Looked {
-    kept: Kept,
+pub(crate) struct Looked {
+    pub(crate) kept: Kept,
     opened: Opened,
     store: Arc<dyn Store>,
-    agent: Agent,
+    pub(crate) agent: Agent,
 }
 
 impl Looked {
     /// The store that the options name; `None` if it is the default one and does not exist.
-    async fn at(kept: Kept) -> Result<Result<Self, Kept>, Problem> {
+    pub(crate) async fn at(kept: Kept) -> Result<Result<Self, Kept>, Problem> {
         let Some(opened) = kept.look().await? else { return Ok(Err(kept)) };
         let store = opened.store();
         let agent = Agent::builder().name("toolwright").store(Arc::clone(&store)).build_without_model()?;
@@ -64,11 +64,11 @@ impl Looked {
     }
 
     /// What was looked at was changed: the store is closed as it should be.
-    async fn close(self) {
+    pub(crate) async fn close(self) {
         close(self.opened).await;
     }
 
-    fn problem(&self, error: impl Into<AgentError>) -> Problem {
+    pub(crate) fn problem(&self, error: impl Into<AgentError>) -> Problem {
         self.kept.problem(error.into())
     }
 }
@@ -84,12 +84,12 @@ fn status(status: ThreadStatus) -> (anstyle::Style, &'static str) {
     (style, status.as_str())
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     SystemClock.now()
 }
 
 /// How long ago, at a glance.
-fn ago(then: Timestamp, now: Timestamp) -> String {
+pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     let minutes = now.0.saturating_sub(then.0) / 60_000;
     match minutes {
         // A clock that jumped back makes the past the future.

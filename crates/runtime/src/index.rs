@@ -157,6 +157,52 @@ impl PendingApproval {
         format!("{}:{}", self.asked_at.unwrap_or_default().0, self.id)
     }
 
+    /// The question that is asked, where it is one.
+    pub fn question(&self) -> Option<Question> {
+        let question = self.detail.as_ref().filter(|_| self.kind == AskKind::Question)?.get("question")?;
+        let texts = |value: &Value| value.as_array().map(|all| all.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+        Some(Question {
+            text: question.get("text")?.as_str()?.to_owned(),
+            options: question.get("options").and_then(texts).unwrap_or_default(),
+            allow_free_text: question.get("allowFreeText").and_then(Value::as_bool).unwrap_or(true),
+        })
+    }
+
+    /// As people and programs see it (sdk-tools 13.7): the arguments as a value, moments in ISO 8601.
+    pub fn to_json(&self) -> Value {
+        let mut shape = serde_json::Map::new();
+        let mut put = |key: &str, value: Value| drop(shape.insert(key.to_owned(), value));
+        put("id", self.id.as_str().into());
+        put("threadId", self.thread_id.as_str().into());
+        put("toolCallId", self.call_id.as_str().into());
+        put("toolName", (&*self.tool).into());
+        put("args", serde_json::from_str(&self.arguments).unwrap_or_default());
+        put("sha256", (&*self.sha256).into());
+        put("kind", self.kind.as_str().into());
+        if let Some(at) = self.asked_at {
+            put("createdAt", at.to_iso().into());
+        }
+        if let Some(at) = self.expires_at {
+            put("expiresAt", at.to_iso().into());
+        }
+        if let Some(reason) = &self.reason {
+            put("reason", reason.as_str().into());
+        }
+        for key in ["question", "signIn"] {
+            if let Some(detail) = self.detail.as_ref().and_then(|detail| detail.get(key)) {
+                put(key, detail.clone());
+            }
+        }
+        if self.quorum > 1 {
+            put("quorum", self.quorum.into());
+            put("approvedBy", self.approved_by.clone().into());
+        }
+        if !self.deciders.is_empty() {
+            put("deciders", self.deciders.clone().into());
+        }
+        Value::Object(shape)
+    }
+
     /// The pending decision of an open call.
     pub fn of(thread: &ThreadId, call: &Call, ask: &ApprovalAsk) -> Option<Self> {
         let gated = call.gated.as_ref()?;
@@ -165,6 +211,17 @@ impl PendingApproval {
         pending.approved_by = call.votes.iter().filter_map(|vote| vote.by.clone()).collect();
         Some(pending)
     }
+}
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The question.
+    pub text: String,
+    /// Answers to choose from.
+    pub options: Vec<String>,
+    /// Whether an answer that is none of them counts.
+    pub allow_free_text: bool,
 }
 
 /// What records change in the index. A store applies it in the same write as the records: [`IndexChange::applied`] to what it

@@ -73,7 +73,7 @@ pub use events::ThreadEvents;
 pub use fork::{ForkAt, ForkPatch};
 pub use guard::{Guardrail, GuardrailContext, GuardrailKind, GuardrailVerdict, Guardrails, OnTripped};
 pub use hook::{AfterCall, BeforeCall, BeforeGenerate, GenerateContext, Hook, HookCall};
-pub use index::{IndexChange, Opening, PendingApproval, PendingRow, ThreadInfo, ThreadStatus};
+pub use index::{IndexChange, Opening, PendingApproval, PendingRow, Question, ThreadInfo, ThreadStatus};
 pub use input::{Joined, Ticket, TurnPolicy};
 pub use layer::StoreLayer;
 pub use memory::MemoryStore;

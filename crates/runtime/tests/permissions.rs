@@ -243,26 +243,18 @@ async fn a_rule_says_how_long_its_question_waits() {
     assert_eq!(expires(Vec::new()).await, Some(Timestamp(1_050)));
 }
 
-/// A clock that the test moves.
-struct Shared(Arc<FixedClock>);
-
-impl toolwright_runtime::Clock for Shared {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-}
-
 // rule: sdk-tools 12.3/7
 #[tokio::test]
 async fn a_question_that_expired_is_told_to_the_audit() {
     let entries = Arc::default();
     let log = Log::default();
-    let clock = Arc::new(FixedClock::at(Timestamp(1_000)));
-    let builder = agent(one_call("act", "{}")).tool(logged("act", &log)).clock(Shared(Arc::clone(&clock))).rules([ask("act").ttl_ms(10)]);
+    let clock = FixedClock::at(Timestamp(1_000));
+    let builder = agent(one_call("act", "{}")).tool(logged("act", &log)).clock(clock.clone()).rules([ask("act").ttl_ms(10)]);
     let agent = listening(builder, &entries).build().unwrap();
     let reply = go(&agent).await.1.unwrap();
     clock.advance(1_000);
-    agent.approvals().decide(&reply.pending[0].id, Decision::approve()).await.unwrap();
+    let late = agent.approvals().decide(&reply.pending[0].id, Decision::approve()).await.unwrap_err();
+    assert!(matches!(late, AgentError::ApprovalLapsed { .. }), "{late}");
     let (events, reply) = collect(agent.thread(reply.thread_id.as_str()).resume_stream()).await;
     assert_eq!((failure(&reply.unwrap()).0, log.len()), (ToolFailureKind::Denied, 0));
     let told: Vec<String> = entries.lock().unwrap().iter().map(|(entry, _)| entry.decision.to_string()).collect();

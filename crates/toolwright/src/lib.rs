@@ -32,9 +32,9 @@ pub use toolwright_runtime::{
     AgentError, Approvals, ApproveAnswer, Calls, Canceller, Check, Clock, CompactedMessages, Compaction, CompactionFailure,
     CompactionOutcome, CompactionPlan, CompactionRequest, CompactionStrategy, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers,
     Joined, MemoryStore, Model, ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings,
-    ModelStream, OnDrift, Page, PendingApproval, Prices, PruneToolResults, Registry, RegistryError, Reply, RunControl, RunStream, Stage,
-    StageKind, Store, StoreError, Summarize, SystemClock, ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus, Threads,
-    Ticket, ToolChoice, TurnPolicy, TwoPhase, Worker, compact_messages,
+    ModelStream, OnDrift, Page, PendingApproval, Prices, PruneToolResults, Question, Registry, RegistryError, Reply, RunControl, RunStream,
+    Stage, StageKind, Store, StoreError, Summarize, SystemClock, ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus,
+    Threads, Ticket, ToolChoice, TurnPolicy, TwoPhase, Worker, compact_messages,
 };
 #[doc(hidden)]
 pub use toolwright_tool::macro_support;

@@ -20,20 +20,20 @@ const CALL: Reply = Reply::Calls(&[("day_name", r#"{"date":"1999-12-31"}"#)]);
 const STORE: &str = "threads.db";
 
 /// A home with a store in it.
-struct Kept {
-    home: Home,
-    store: String,
+pub(crate) struct Kept {
+    pub(crate) home: Home,
+    pub(crate) store: String,
 }
 
 impl Kept {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = Home::new();
         let store = home.path().join(STORE).to_str().unwrap().to_owned();
         Self { home, store }
     }
 
     /// Runs the command over the store, with these variables.
-    fn run(&self, arguments: &[&str], env: &[(&str, &str)]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str], env: &[(&str, &str)]) -> Ended {
         let mut all = env.to_vec();
         all.push(("TOOLWRIGHT_STORE", &self.store));
         self.home.run_with(arguments, &all, "")
@@ -46,20 +46,20 @@ impl Kept {
     }
 
     /// What a command wrote as one JSON value.
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let ended = self.run(arguments, &[]);
         assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
         serde_json::from_str(&ended.out).unwrap()
     }
 
     /// Does something with an agent of the library over the same file.
-    fn with<T>(&self, work: impl AsyncFnOnce(Sqlite) -> T) -> T {
+    pub(crate) fn with<T>(&self, work: impl AsyncFnOnce(Sqlite) -> T) -> T {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async { work(Sqlite::open(&self.store).await.unwrap()).await })
     }
 
     /// A thread with one call of `day_name` that waits for a decision. Its tool has the name of one that the command has.
-    fn waiting(&self, id: &str) {
+    pub(crate) fn waiting(&self, id: &str) {
         self.with(async |store| {
             let asks = Tool::new("day_name", "The day of a date.").needs_approval().run_json(|args, _| async { Ok::<_, ToolError>(args) });
             let model = ScriptedModel::new().reply(Turn::call("day_name", json!({ "date": "1999-12-31" })));
@@ -97,7 +97,7 @@ impl Kept {
 
 /// Exit code 2, nothing on standard output, and these lines on standard error.
 #[track_caller]
-fn refused(ended: &Ended, said: &str) {
+pub(crate) fn refused(ended: &Ended, said: &str) {
     assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (Some(2), "", said), "{ended:?}");
 }
 
@@ -183,8 +183,7 @@ fn a_call_that_nobody_decides_ends_with_3_and_goes_on_when_somebody_does() {
     let kept = Kept::new();
     kept.waiting("t");
     let server = Server::new(vec![Reply::Text(&["It was a Friday."]), Reply::Text(&["Yes."])]);
-    let how =
-        "hint: decide on a terminal with `toolwright threads resume t`, or approve every call with `toolwright threads resume t --yes`";
+    let how = "hint: decide on a terminal with `toolwright threads resume t`, see what waits with `toolwright approvals list`, or approve every call with `toolwright threads resume t --yes`";
     for arguments in [&["threads", "resume", "t"][..], &["run", "Are you sure?", "--thread", "t"], &["chat", "--thread", "t"]] {
         let asked = kept.run(arguments, &server.env());
         assert_eq!((asked.code, asked.out.as_str()), (Some(3), ""), "{asked:?}");

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests run the command")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, reason = "a test that can't go on fails")]
 
+mod env;
 #[cfg(feature = "local")]
 mod local;
 mod reference;

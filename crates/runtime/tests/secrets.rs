@@ -7,17 +7,12 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
-use common::{
-    Script, afterwards, agent, call_item, calls, collect, failing, failure, items_of, journal, logged, reply, results, says, stream_of,
-    streaming, value, within,
-};
+use common::*;
 use serde_json::{Value, json};
 use toolwright_core::{
     ApprovalId, ArgsState, Decision, EventKind, FinishReason, Item, Message, Outcome, Part, ToolFailureKind, ToolOutput,
 };
-use toolwright_runtime::{
-    AgentBuilder, Check, EnvType, ForkPatch, MemoryStore, ModelError, ModelEvent, NoResolvers, Shelf, StageKind, Store,
-};
+use toolwright_runtime::{AgentBuilder, EnvType, ForkPatch, MemoryStore, ModelError, ModelEvent, Shelf, Store};
 use toolwright_tool::{EnvSource, Identity, Tool, ToolContext, ToolError};
 
 const SECRET: &str = "s3cr3t/with \"odd\" +bits";
@@ -47,7 +42,7 @@ fn clean(what: &str, text: &str) {
     }
 }
 
-fn with_secret(builder: AgentBuilder<NoResolvers>) -> AgentBuilder<NoResolvers> {
+fn with_secret(builder: AgentBuilder) -> AgentBuilder {
     builder.secret("KEY", SECRET)
 }
 
@@ -127,7 +122,7 @@ async fn no_registered_secret_leaves_a_run() {
         Item::ToolCall(call_item("5", SECRET, "{}")),
     ];
     let first = [said, vec![ModelEvent::Done(reply(items, FinishReason::ToolCalls))]].concat();
-    let fails = common::fails(ModelError::new("test", &format!("no: {SECRET}")));
+    let fails = fails(ModelError::new("test", &format!("no: {SECRET}")));
     let script = Script::new([stream_of(first), fails]);
     let builder = with_secret(agent(Arc::clone(&script))).instructions(format!("Mind {SECRET}.")).store(store.clone());
     let agent = builder.tools([leak, panics, cut, snapshots]).build().unwrap();
@@ -182,9 +177,9 @@ impl ParseThread for &str {
 // rule: sdk-tools 36/15
 #[tokio::test]
 async fn an_argument_that_holds_a_secret_is_denied_and_never_seen() {
-    let (log, store) = (common::Log::default(), MemoryStore::new());
+    let (log, store) = (Log::default(), MemoryStore::new());
     let arguments = json!({ "url": format!("https://x.test/?k={}", base64()), "n": 1 }).to_string();
-    let script = Script::new([calls([("1", "act", &arguments), ("2", "act", "{\"n\":2}")]), common::say("done")]);
+    let script = Script::new([calls([("1", "act", &arguments), ("2", "act", "{\"n\":2}")]), say("done")]);
     let agent = with_secret(agent(script)).tool(logged("act", &log)).store(store.clone()).build().unwrap();
     let (events, reply) = collect(agent.thread("t").stream("go")).await;
     let (kind, _, message) = failure(&reply.unwrap());
@@ -212,22 +207,22 @@ async fn an_argument_that_holds_a_secret_is_denied_and_never_seen() {
 
 #[tokio::test]
 async fn a_hook_can_neither_put_a_secret_into_arguments_nor_into_a_result() {
-    let (log, store) = (common::Log::default(), MemoryStore::new());
-    let script = Script::new([calls([("1", "act", "{}")]), calls([("2", "fine", "{}")]), common::say("done")]);
-    let puts = says("puts", |call| Ok(if call.spec.name.as_str() == "act" { Check::Rewrite(json!({ "k": SECRET })) } else { Check::Pass }));
+    let (log, store) = (Log::default(), MemoryStore::new());
+    let script = Script::new([calls([("1", "act", "{}")]), calls([("2", "fine", "{}")]), say("done")]);
+    let puts = says("puts", |call| Ok(if call.cx.tool_name() == "act" { Say::Rewrite(json!({ "k": SECRET })) } else { Say::Pass }));
     let tells = afterwards("tells", |outcome| {
         // What the hook sees is clean already.
         assert!(!format!("{outcome:?}").contains("cr3t/with"));
         Ok(matches!(outcome, Outcome::Done { .. }).then(|| Outcome::done(ToolOutput::text(format!("{}{SECRET}", "x".repeat(90))))))
     });
     let gives = Tool::new("fine", "Gives.").run_json(|_args: Value, _cx| async { Ok::<_, ToolError>(json!(SECRET)) }).unwrap();
-    let builder = with_secret(agent(script)).tools([logged("act", &log), gives]).stage(StageKind::Hook, puts);
+    let builder = with_secret(agent(script)).tools([logged("act", &log), gives]).at(At::Hook, puts);
     // Nor does whoever is told what was decided see it.
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let audit = Arc::clone(&told);
     let builder = builder.on_permission_decision(move |entry, _| audit.lock().unwrap().push(format!("{entry:?}")));
     // The result is cut in the middle of where the secret was.
-    let agent = builder.stage(StageKind::Hook, tells).result_limit(100).store(store.clone()).build().unwrap();
+    let agent = builder.at(At::Hook, tells).result_limit(100).store(store.clone()).build().unwrap();
     let (events, reply) = collect(agent.thread("t").stream("go")).await;
     let reply = reply.unwrap();
     assert_eq!(failure(&reply).0, ToolFailureKind::Denied);
@@ -243,10 +238,10 @@ async fn a_hook_can_neither_put_a_secret_into_arguments_nor_into_a_result() {
 
 #[tokio::test]
 async fn what_people_post_loses_secrets_before_it_is_kept() {
-    let (log, store) = (common::Log::default(), MemoryStore::new());
-    let script = Script::new([calls([("1", "act", "{\"n\":1}")]), common::say("done"), common::say("done")]);
-    let asks = says("asks", |_| Ok(Check::ask(Some(format!("because of {SECRET}")))));
-    let agent = with_secret(agent(script)).tool(logged("act", &log)).stage(StageKind::Rule, asks).store(store.clone()).build().unwrap();
+    let (log, store) = (Log::default(), MemoryStore::new());
+    let script = Script::new([calls([("1", "act", "{\"n\":1}")]), say("done"), say("done")]);
+    let asks = says("asks", |_| Ok(Say::Ask(Some(format!("because of {SECRET}")))));
+    let agent = with_secret(agent(script)).tool(logged("act", &log)).at(At::Rule, asks).store(store.clone()).build().unwrap();
     let thread = agent.thread("t");
     let paused = thread.send("go").await.unwrap();
     let pending = &paused.pending[0];
@@ -269,10 +264,10 @@ async fn what_people_post_loses_secrets_before_it_is_kept() {
 #[tokio::test]
 async fn what_was_said_before_a_secret_was_registered_is_not_sent() {
     let store = MemoryStore::new();
-    let before = agent(Script::new([common::say("noted")])).store(store.clone()).build().unwrap();
+    let before = agent(Script::new([say("noted")])).store(store.clone()).build().unwrap();
     before.thread("t").send(in_all_ways()).await.unwrap();
-    let script = Script::new([calls([("1", "act", "{}")]), common::say("done")]);
-    let log = common::Log::default();
+    let script = Script::new([calls([("1", "act", "{}")]), say("done")]);
+    let log = Log::default();
     let after = with_secret(agent(Arc::clone(&script))).tool(logged("act", &log)).store(store).build().unwrap();
     after.thread("t").send("go on").await.unwrap();
     assert_eq!(script.times(), 2);
@@ -285,10 +280,10 @@ async fn what_was_said_before_a_secret_was_registered_is_not_sent() {
 #[tokio::test]
 async fn a_stream_that_is_cut_shows_no_part_of_a_secret() {
     let store = MemoryStore::new();
-    let script = Script::new([common::then_silence(vec![ModelEvent::TextDelta(format!("it is {}", SECRET.get(..18).unwrap()))])]);
+    let script = Script::new([then_silence(vec![ModelEvent::TextDelta(format!("it is {}", SECRET.get(..18).unwrap()))])]);
     let agent = with_secret(agent(script)).store(store.clone()).build().unwrap();
     let mut run = agent.thread("t").stream("go");
-    let mut events = common::until(&mut run, |kind| matches!(kind, EventKind::TextDelta { .. })).await;
+    let mut events = until(&mut run, |kind| matches!(kind, EventKind::TextDelta { .. })).await;
     run.cancel("enough");
     let (more, reply) = collect(run).await;
     events.extend(more);
@@ -328,7 +323,7 @@ fn reversed(text: &str) -> String {
     text.chars().rev().collect()
 }
 
-async fn read_by(builder: AgentBuilder<NoResolvers>, store: &MemoryStore, thread: &str) -> Result<Value, String> {
+async fn read_by(builder: AgentBuilder, store: &MemoryStore, thread: &str) -> Result<Value, String> {
     let agent = builder.store(store.clone()).build().map_err(|error| error.to_string())?;
     match agent.thread(thread).invoke("look", "{}").await.unwrap().outcome.unwrap() {
         Outcome::Done { output } => Ok(output.shown()),
@@ -336,7 +331,7 @@ async fn read_by(builder: AgentBuilder<NoResolvers>, store: &MemoryStore, thread
     }
 }
 
-fn looking(tool: Tool) -> AgentBuilder<NoResolvers> {
+fn looking(tool: Tool) -> AgentBuilder {
     agent(Script::new([])).tool(tool)
 }
 
@@ -501,8 +496,8 @@ async fn variables_that_are_secrets_are_taken_out_wherever_they_come_from() {
 async fn a_call_that_was_cut_and_held_a_secret_is_denied() {
     let mut item = call_item("1", "act", &json!({ "k": SECRET }).to_string());
     item.state = ArgsState::Truncated;
-    let log = common::Log::default();
-    let script = Script::new([items_of(vec![Item::ToolCall(item)], FinishReason::Length), common::say("done")]);
+    let log = Log::default();
+    let script = Script::new([items_of(vec![Item::ToolCall(item)], FinishReason::Length), say("done")]);
     let agent = with_secret(agent(script)).tool(logged("act", &log)).build().unwrap();
     let reply = within(agent.send("go")).await.unwrap();
     clean("the transcript", &format!("{:?}", reply.messages));

@@ -5,11 +5,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Log, Script, agent, calls, collect, journal, logged_with, say, says};
+use common::*;
 use serde_json::{Value, json};
 use toolwright_core::taint::{Marks, PrivateSource, Taint};
 use toolwright_core::{Decision, FinishReason, Record, RecordBody, ThreadId};
-use toolwright_runtime::{AgentBuilder, Check, MemoryStore, NoResolvers, StageKind};
+use toolwright_runtime::{AgentBuilder, MemoryStore};
 use toolwright_tool::{Tool, ToolContext, ToolError};
 
 const DIARY: &str = "Dear diary, the combination of the safe is seven left, nine right.";
@@ -51,7 +51,7 @@ fn note(log: &Log) -> Tool {
     logged_with(Tool::new("note", "Notes."), log)
 }
 
-fn builder(script: Arc<Script>, log: &Log, store: &MemoryStore) -> AgentBuilder<NoResolvers> {
+fn builder(script: Arc<Script>, log: &Log, store: &MemoryStore) -> AgentBuilder {
     let tools = [read_file(), recall(), whereabouts(), fetch(), mail(log), note(log)];
     agent(script).tools(tools).env_value("PLACE", "the blue house by the river").store(store.clone())
 }
@@ -141,8 +141,8 @@ async fn a_rule_has_the_say_and_a_persons_own_words_are_theirs() {
     let (log, store) = (Log::default(), MemoryStore::new());
     let body = json!({ "body": "the combination of the safe" }).to_string();
     let steps = || [calls([("1", "read_file", r#"{"path":"/diary.txt"}"#)]), calls([("2", "mail", &body)]), say("done")];
-    let allows = says("allows", |_| Ok(Check::Allow));
-    let agent = builder(Script::new(steps()), &log, &store).stage(StageKind::Rule, allows).build().unwrap();
+    let allows = says("allows", |_| Ok(Say::Allow));
+    let agent = builder(Script::new(steps()), &log, &store).at(At::Rule, allows).build().unwrap();
     agent.thread("t").files().unwrap().write("/diary.txt", DIARY).await.unwrap();
     assert_eq!(agent.thread("t").send("go").await.unwrap().finish_reason, FinishReason::Stop);
 

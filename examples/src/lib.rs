@@ -8,6 +8,11 @@
 #[doc = include_str!("../../docs/threads.md")]
 mod threads_guide {}
 
+/// The code of the guide to secrets compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/secrets.md")]
+mod secrets_guide {}
+
 /// The code of the guide to stores compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/stores.md")]

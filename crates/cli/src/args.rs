@@ -87,6 +87,9 @@ Examples:
     /// See what waits for a decision, and decide it, from any process that has the store
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// See, set and remove the variables of a thread, which its tools get
+    #[command(subcommand)]
+    Env(EnvCommand),
     /// Look at tools, call them, and check their definitions
     #[command(subcommand)]
     Tools(ToolsCommand),
@@ -608,6 +611,71 @@ pub(crate) struct DelegateOptions {
     /// Who hands it on [default: USER]
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EnvCommand {
+    /// List a thread's variables by name and type; no value is shown
+    #[command(after_long_help = "Example:\n  toolwright env list trip")]
+    List(EnvListOptions),
+    /// Set a variable of a thread; its value is read from standard input, or typed unseen
+    #[command(
+        after_long_help = "A variable is a secret unless --type says otherwise, or it was a text before. A secret is encrypted with the key in \
+ENCRYPTION_KEY (or TOOLWRIGHT_ENCRYPTION_KEY, which comes first); without one it is refused. It has at least 6 characters, and is taken out of \
+everything that is written down, shown or sent to a model. The thread need not exist yet.
+
+Examples:
+  toolwright env set trip GITHUB_TOKEN < token.txt
+  printf %s eu-west-1 | toolwright env set trip REGION --type text"
+    )]
+    Set(EnvSetOptions),
+    /// Remove a variable of a thread
+    #[command(after_long_help = "Example:\n  toolwright env unset trip GITHUB_TOKEN")]
+    Unset(EnvUnsetOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnvListOptions {
+    /// The thread
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) json: Json,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnvSetOptions {
+    /// The thread
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The variable: letters, digits and `_`
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Whether its value may be shown [default: the type it has, else secret]
+    #[arg(long = "type", value_name = "TYPE", value_enum)]
+    pub(crate) variable_type: Option<VariableType>,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum VariableType {
+    Text,
+    Secret,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnvUnsetOptions {
+    /// The thread
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The variable
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }

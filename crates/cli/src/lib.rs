@@ -10,6 +10,7 @@ mod ask;
 mod chat;
 mod choose;
 mod doctor;
+mod env;
 mod exit;
 mod follow;
 mod interrupt;
@@ -33,7 +34,7 @@ use std::ffi::OsString;
 use clap::Parser;
 
 pub use args::reference;
-use args::{ApprovalsCommand, Cli, Command, ModelsCommand, ThreadsCommand, ToolsCommand};
+use args::{ApprovalsCommand, Cli, Command, EnvCommand, ModelsCommand, ThreadsCommand, ToolsCommand};
 pub use exit::Exit;
 use problem::Problem;
 use terminal::Terminal;
@@ -57,6 +58,9 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> Result<Exit, Problem> {
         Command::Run(options) => on_runtime(run::run(options, terminal)),
         Command::Chat(options) => on_runtime(chat::chat(&options, terminal)),
         Command::Threads(command) => on_runtime(of_threads(command, terminal)),
+        Command::Env(EnvCommand::List(options)) => on_runtime(env::list(&options, terminal)),
+        Command::Env(EnvCommand::Set(options)) => on_runtime(env::set(&options, terminal)),
+        Command::Env(EnvCommand::Unset(options)) => on_runtime(env::unset(&options, terminal)),
         Command::Approvals(command) => on_runtime(of_approvals(command, terminal)),
         Command::Tools(ToolsCommand::List(options)) => tools::list(options, terminal),
         Command::Tools(ToolsCommand::Show(options)) => tools::show(&options, terminal),

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::decision::ApprovalMark;
 use crate::failure::ToolFailureKind;
 use crate::ids::CallId;
+use crate::taint::Marks;
 use crate::words::words;
 
 words! {
@@ -173,6 +174,9 @@ pub struct ResultItem {
     /// The approval that let the call run; "once" rules read it (sdk-tools 11.2/6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalMark>,
+    /// Where its text came from; no model is told.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub marks: Marks,
 }
 
 impl ResultItem {

@@ -143,6 +143,7 @@ impl Thread {
         let Some(Item::ToolResult(result)) = message.items.get_mut(item) else { return Err(format!("the call {call} has no result")) };
         result.parts = parts_of(output);
         result.failed = None;
+        result.marks = crate::taint::Marks::default();
         match self.origins.get_mut(at) {
             Some(Origin::Results(results)) => {
                 let origin = results.get_mut(item).filter(|origin| origin.call == *call).ok_or("the result came from elsewhere")?;

@@ -20,6 +20,7 @@ use crate::policy::PermissionMode;
 use crate::record::{Ending, Outcome, Record, RecordBody};
 use crate::reshape::{is_pruned, mark_pruned, summary_message};
 use crate::state::{LastRun, Measured, OpenStep, QueuedInput, Repetition, Run, Turn, result_item};
+use crate::taint::Marks;
 use crate::thread::Thread;
 use crate::transcript::Transcript;
 use crate::usage::Usage;
@@ -364,12 +365,15 @@ impl Bodies<'_> {
     }
 
     fn result(&self, origin: &ResultOrigin) -> Result<crate::message::ResultItem, SavedError> {
-        let made =
-            |tool: &str, outcome: &Outcome| result_item(&origin.call, tool, outcome, origin.provider_id.clone(), origin.approval.clone());
+        let made = |tool: &str, outcome: &Outcome, marks: Marks| {
+            result_item(&origin.call, tool, outcome, origin.provider_id.clone(), origin.approval.clone(), marks)
+        };
         match &self.at(origin.at)?.body {
-            RecordBody::CallDone { call, tool, outcome, .. } if *call == origin.call => Ok(made(tool, outcome)),
+            RecordBody::CallDone { call, tool, outcome, notes, .. } if *call == origin.call => {
+                Ok(made(tool, outcome, notes.as_ref().map(|notes| notes.marks.clone()).unwrap_or_default()))
+            }
             RecordBody::ResultReplaced { call, tool, output } if *call == origin.call => {
-                Ok(made(tool, &Outcome::Done { output: Arc::clone(output) }))
+                Ok(made(tool, &Outcome::Done { output: Arc::clone(output) }, Marks::default()))
             }
             _ => Err(misplaced(origin.at)),
         }

@@ -39,6 +39,11 @@ impl Annotations {
         self.destructive_hint == Some(true)
     }
 
+    /// Whether the tool says that it touches the world outside this program.
+    pub fn open_world(self) -> bool {
+        self.open_world_hint == Some(true)
+    }
+
     /// Whether repeating a call is harmless.
     pub fn idempotent(self) -> bool {
         self.idempotent_hint == Some(true)
@@ -103,12 +108,65 @@ impl fmt::Display for ToolOrigin {
 }
 
 /// An environment value a tool asks for. Its body gets it through `Env`; arguments never carry it (invariant 7).
+///
+/// ```
+/// use toolwright_core::EnvNeed;
+/// let token = EnvNeed::secret("GITHUB_TOKEN").described("A token that may read the repository.");
+/// let region = EnvNeed::text("REGION").optional();
+/// assert!(token.secret && token.required && !region.required);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvNeed {
     /// The variable's name.
     pub name: String,
     /// Whether the value is a secret.
     pub secret: bool,
+    /// Whether the body never runs without it: a call gets a failure that names what is missing (standard-agents TOL-9).
+    #[serde(default = "yes")]
+    pub required: bool,
+    /// Whether children of a thread do not inherit its value (standard-agents ENV-5).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scoped: bool,
+    /// What it is for; empty if nobody says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl EnvNeed {
+    /// A text that may be shown; required.
+    pub fn text(name: impl Into<String>) -> Self {
+        Self { name: name.into(), secret: false, required: true, scoped: false, description: String::new() }
+    }
+
+    /// A secret; required.
+    pub fn secret(name: impl Into<String>) -> Self {
+        Self { secret: true, ..Self::text(name) }
+    }
+
+    /// The body runs without it too.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.required = false;
+        self
+    }
+
+    /// Children of a thread do not inherit its value.
+    #[must_use]
+    pub fn scoped(mut self) -> Self {
+        self.scoped = true;
+        self
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn described(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
 }
 
 /// One worked example of arguments: sent where a provider takes examples, written into the description elsewhere.

@@ -14,6 +14,7 @@ use crate::ids::{CallId, InputId, RunId, Seq, Timestamp};
 use crate::message::{CallItem, Message, Part, ResultItem};
 use crate::output::ToolOutput;
 use crate::record::{CallOrigin, Ending, InputMode, Outcome, RunCause, RunLimits};
+use crate::taint::Marks;
 use crate::usage::Usage;
 
 /// Where a call stands.
@@ -75,6 +76,7 @@ pub struct Call {
     /// It waits, but an approval of another call may answer for it: it comes before the gate again.
     pub covered: bool,
     pub(crate) result: Option<(Seq, Outcome)>,
+    pub(crate) marks: Marks,
 }
 
 impl Call {
@@ -288,6 +290,7 @@ pub(crate) fn result_item(
     outcome: &Outcome,
     provider_id: Option<String>,
     approval: Option<ApprovalMark>,
+    marks: Marks,
 ) -> ResultItem {
     let (parts, failed): (Vec<Part>, Option<ToolFailureKind>) = match outcome {
         Outcome::Done { output } => (parts_of(output), None),
@@ -296,7 +299,7 @@ pub(crate) fn result_item(
             (vec![Part::Json { value }], Some(failure.kind.clone()))
         }
     };
-    ResultItem { call_id: call.clone(), provider_id, tool_name: tool.to_owned(), parts, failed, approval }
+    ResultItem { call_id: call.clone(), provider_id, tool_name: tool.to_owned(), parts, failed, approval, marks }
 }
 
 /// What a model reads of an output: `null` if there is nothing.

@@ -4,6 +4,8 @@
 //! thread's files, values or environment is text that somebody outside should not get: private. The marks stand beside the
 //! result in the journal; a later call whose arguments repeat the text carries them to the gate.
 
+mod index;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::CallId;
 use crate::words::words;
+pub use index::TaintIndex;
 
 words! {
     /// What private text was read from.

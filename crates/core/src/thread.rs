@@ -18,6 +18,7 @@ use crate::saved::{Origin, ResultOrigin};
 use crate::state::{
     Call, CallState, Ended, GatedArgs, LastRun, Measured, OpenStep, QueuedInput, Repetition, Run, Turn, result_item, without_call_id,
 };
+use crate::taint::Marks;
 use crate::transcript::Transcript;
 use crate::usage::Usage;
 
@@ -474,11 +475,15 @@ impl Thread {
             RecordBody::CallDone { call, tool, outcome, fatal, notes, .. } => {
                 self.fold_result(record.seq, call, tool, outcome, fatal.as_ref())?;
                 if let Some(notes) = notes {
+                    if let Some(open) = self.calls.get_mut(call) {
+                        open.marks.clone_from(&notes.marks);
+                    }
                     self.asked_beside(notes.side.as_ref());
                     if let (Some(run), Some(ending)) = (self.run.as_mut(), &notes.ending) {
                         run.ending.get_or_insert_with(|| ending.clone());
                     }
                 }
+                self.close_turn();
             }
             RecordBody::StepDone { step, .. } => {
                 if self.step.as_ref().is_none_or(|open| open.number != *step) {
@@ -603,6 +608,7 @@ impl Thread {
                 reminded: 0,
                 covered: false,
                 result: None,
+                marks: Marks::default(),
             },
         );
     }
@@ -737,7 +743,6 @@ impl Thread {
         if let Some(failure) = fatal {
             self.active_run()?.ending.get_or_insert(Ending::Error { failure: failure.clone() });
         }
-        self.close_turn();
         Ok(())
     }
 
@@ -764,7 +769,7 @@ impl Thread {
             }
             let provider_id = call.item.as_ref().and_then(|item| item.provider_id.clone());
             let approval = call.approval_mark();
-            items.push(Item::ToolResult(result_item(&call.id, &call.tool, &outcome, provider_id.clone(), approval.clone())));
+            items.push(Item::ToolResult(result_item(&call.id, &call.tool, &outcome, provider_id.clone(), approval.clone(), call.marks)));
             origins.push(ResultOrigin { at: seq, call: call.id, provider_id, approval });
             let arguments = call.gated.map_or(call.written, |gated| gated.text);
             turn.push((call.tool, arguments, without_call_id(outcome)));

@@ -31,6 +31,7 @@ fn result(id: &str, parts: Vec<Part>) -> Item {
         parts,
         failed: None,
         approval: None,
+        marks: toolwright_core::taint::Marks::default(),
     })
 }
 

@@ -315,6 +315,7 @@ fn results_failures_and_unknown_records_lose_secrets() {
                     parts: vec![Part::Json { value: json!({ "type": "alpha-secret", "alpha-secret": 1 }) }],
                     failed: None,
                     approval: None,
+                    marks: toolwright_core::taint::Marks::default(),
                 })],
                 metadata: serde_json::Map::new(),
             }),

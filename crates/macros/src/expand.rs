@@ -364,7 +364,18 @@ fn steps(options: &Options, support: &Path) -> Vec<TokenStream> {
     }
     for need in &options.env {
         let name = &need.name;
-        steps.push(if need.secret { quote!(__builder.secret_env(#name)) } else { quote!(__builder.env(#name)) });
+        let kind = if need.secret { quote!(secret) } else { quote!(text) };
+        let mut said = quote!(#support::EnvNeed::#kind(#name));
+        if need.optional {
+            said = quote!(#said.optional());
+        }
+        if need.scoped {
+            said = quote!(#said.scoped());
+        }
+        if let Some(description) = &need.description {
+            said = quote!(#said.described(#description));
+        }
+        steps.push(quote!(__builder.env_need(#said)));
     }
     for example in &options.examples {
         let example = example.to_expr(support);

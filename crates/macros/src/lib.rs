@@ -72,7 +72,7 @@ use proc_macro::TokenStream;
 /// | `result_limit = N` | the longest result, in characters |
 /// | `max_calls = N` | how many calls of one run may reach the body |
 /// | `max_retries = N` | how often in a run the body may ask for another try |
-/// | `env(NAME, TOKEN: secret)` | environment values that the body reads through `Env` |
+/// | `env(NAME, TOKEN: secret "what for", LANG: optional)` | environment values that the body reads through `Env`; `secret`, `optional`, `scoped` |
 /// | `examples = [{ "a": 1 }, r#"{"a": 2}"#]` | worked examples of arguments; they have to fit the schema |
 /// | `provider_options(openai = { "strict": true })` | merged into the definition that one provider gets |
 /// | `crate = path` | where `toolwright` or `toolwright-tool` is, if it is not found |

@@ -52,6 +52,9 @@ pub(crate) enum Sandbox {
 pub(crate) struct EnvNeed {
     pub(crate) name: String,
     pub(crate) secret: bool,
+    pub(crate) optional: bool,
+    pub(crate) scoped: bool,
+    pub(crate) description: Option<String>,
 }
 
 /// All of them.
@@ -272,7 +275,7 @@ fn milliseconds(text: &str) -> Option<u64> {
 }
 
 fn env(input: ParseStream<'_>, span: Span) -> syn::Result<Vec<EnvNeed>> {
-    const SAY: &str = "write `env(REGION, GITHUB_TOKEN: secret)`";
+    const SAY: &str = "write `env(REGION, GITHUB_TOKEN: secret \"reads issues\", LANG: optional)`";
     if !input.peek(syn::token::Paren) {
         return Err(syn::Error::new(span, SAY));
     }
@@ -281,14 +284,25 @@ fn env(input: ParseStream<'_>, span: Span) -> syn::Result<Vec<EnvNeed>> {
     let mut needs: Vec<EnvNeed> = Vec::new();
     while !content.is_empty() {
         let name = content.call(Ident::parse_any)?;
-        let mut need = EnvNeed { name: name.to_string(), secret: false };
+        let mut need = EnvNeed { name: name.to_string(), secret: false, optional: false, scoped: false, description: None };
         if content.peek(Token![:]) {
             content.parse::<Token![:]>()?;
-            let kind = content.call(Ident::parse_any)?;
-            if kind != "secret" {
-                return Err(syn::Error::new(kind.span(), format!("an environment value is `secret` or nothing: {SAY}")));
+            while !content.is_empty() && !content.peek(Token![,]) && !content.peek(LitStr) {
+                let word = content.call(Ident::parse_any)?;
+                let said = match word.to_string().as_str() {
+                    "secret" => &mut need.secret,
+                    "optional" => &mut need.optional,
+                    "scoped" => &mut need.scoped,
+                    _ => {
+                        let message = format!("an environment value is `secret`, `optional`, `scoped` or nothing: {SAY}");
+                        return Err(syn::Error::new(word.span(), message));
+                    }
+                };
+                *said = true;
             }
-            need.secret = true;
+            if content.peek(LitStr) {
+                need.description = Some(content.parse::<LitStr>()?.value());
+            }
         }
         if needs.iter().any(|other| other.name == need.name) {
             return Err(syn::Error::new(name.span(), format!("`{name}` is given twice")));

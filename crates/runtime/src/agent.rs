@@ -12,13 +12,14 @@ use toolwright_core::{
     AbortReason, Author, Budget, Budgets, CallId, CallOpening, CallOrigin, Fingerprint, Input, Item, Message, RunCause, RunLimits,
     ThreadId, ToolSpec,
 };
-use toolwright_tool::{EnvSource, Identity, KeepLimits, Need, StateMap, Tool, Tree};
+use toolwright_tool::{Identity, KeepLimits, Need, StateMap, Tool, Tree};
 
 use crate::approvals::Approving;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::{Around, Compaction, Configured};
 use crate::dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, Dispatch, GRACE};
 use crate::driver::NextRun;
+use crate::environment::{EnvSetup, Environment};
 use crate::error::AgentError;
 use crate::guard::Guardrails;
 use crate::hook::{Hook, Hooks};
@@ -93,6 +94,7 @@ pub(crate) struct AgentInner {
     /// The right to change a thread's files.
     pub(crate) trees: PerThread<Tree>,
     pub(crate) keep_limits: KeepLimits,
+    pub(crate) environment: Environment,
     pub(crate) compaction: Option<Configured>,
     pub(crate) approving: Approving,
     /// Whether it was said that the model's window is not known.
@@ -229,7 +231,7 @@ pub struct AgentBuilder<R = NoResolvers> {
     max_steps: Option<u32>,
     state: StateMap,
     run_state: Vec<(std::any::TypeId, &'static str)>,
-    env: Arc<dyn EnvSource>,
+    pub(crate) environment: EnvSetup,
     limits: RunLimits,
     timeout: Duration,
     grace: Duration,
@@ -273,14 +275,6 @@ impl<M: Model> From<M> for ModelChoice {
     }
 }
 
-struct ProcessEnv;
-
-impl EnvSource for ProcessEnv {
-    fn get(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok()
-    }
-}
-
 /// Stands in where an agent is never asked to speak: `invoke` needs no model.
 struct Unset;
 
@@ -313,7 +307,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             max_steps: None,
             state: StateMap::default(),
             run_state: Vec::new(),
-            env: Arc::new(ProcessEnv),
+            environment: EnvSetup::default(),
             limits: RunLimits::default(),
             timeout: DEFAULT_TIMEOUT,
             grace: GRACE,
@@ -400,13 +394,6 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
     #[must_use]
     pub fn run_state<T: Send + Sync + 'static>(mut self) -> Self {
         self.run_state.push((std::any::TypeId::of::<T>(), std::any::type_name::<T>()));
-        self
-    }
-
-    /// Where tools' environment values come from; the process's environment by default.
-    #[must_use]
-    pub fn env(mut self, source: impl EnvSource + 'static) -> Self {
-        self.env = Arc::new(source);
         self
     }
 
@@ -636,6 +623,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
         };
         let tools = self.registry.specs();
         let permissions = self.permissions.build(&self.registry)?;
+        let environment = self.environment.build(&self.registry)?;
         let dispatch = Dispatch {
             registry: self.registry,
             stages: self.stages,
@@ -645,7 +633,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             max_calls,
             agent: Arc::clone(&self.name),
             state: self.state,
-            env: self.env,
+            env: environment.of_nobody(),
             timeout: self.timeout,
             grace: self.grace,
             result_limit: self.result_limit,
@@ -676,6 +664,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             trees: PerThread::default(),
             keep_limits: self.keep_limits,
             approving: self.approving,
+            environment,
         };
         Ok(Agent { inner: Arc::new(inner), resolvers: PhantomData })
     }

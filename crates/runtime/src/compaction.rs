@@ -557,8 +557,12 @@ impl ThreadHandle {
             }
         };
         let mut after = thread;
-        let record =
+        let mut record =
             Record { seq: after.head().next(), at: inner.clock.now(), run: None, body: RecordBody::ContextCompacted(compaction.clone()) };
+        if let Some(redactor) = inner.redactor(id).await? {
+            let clean = redactor.record(&record).map_err(|error| AgentError::Unredactable { problem: error.to_string() })?;
+            record = clean.unwrap_or(record);
+        }
         let head = after.head();
         after.apply(&record)?;
         inner.store.append(&*claim, head, Append::records(vec![Arc::new(record)])).await?;

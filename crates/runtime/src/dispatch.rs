@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::args::{Arguments, Repair, RepairNote};
 use toolwright_core::policy::{PermissionMode, Taint};
+use toolwright_core::taint::Marks;
 use toolwright_core::{
     ApprovalAsk, ArgsState, AskKind, CallId, Decision, DecisionVerdict, Ending, Failure, GateNotes, Issue, Outcome, Part, PermissionNote,
     PermissionWord, Remembered, RunId, ThreadId, Timestamp, ToolFailure, ToolFailureKind, ToolOutput, Transcript, Verdict,
@@ -25,8 +26,11 @@ use toolwright_tool::{
 };
 
 mod asking;
+mod secrets;
+pub(crate) mod taint;
 mod watch;
 
+use self::taint::{Reads, WatchedKeep, watched_env};
 use self::watch::Watch;
 pub(crate) use self::watch::WatchedRun;
 
@@ -195,6 +199,9 @@ impl Dispatch {
             };
         };
         let read_only = tool.spec().annotations.read_only();
+        if request.args_state == ArgsState::Redacted {
+            return self.held_secret(tool, &request).await;
+        }
         let arguments = match read_arguments(tool, &request) {
             Ok(arguments) => arguments,
             Err(issues) => {
@@ -203,7 +210,7 @@ impl Dispatch {
                 let cx = self.context(tool, &request, Arc::new(empty_arguments(tool)));
                 let watch = Watch::of(&request.run, &request.run.cancelled);
                 let executed = Executed::of(Outcome::failed(failure.clone()));
-                let settled = self.after_hooks(tool, &cx, request.decided.is_some(), executed, watch.as_ref(), false).await;
+                let settled = self.after_hooks(tool, &cx, &request.run, request.decided.is_some(), executed, watch.as_ref(), false).await;
                 return GateOutcome {
                     arguments: object_text(&request.written),
                     repairs: Vec::new(),
@@ -217,8 +224,15 @@ impl Dispatch {
         let mut cx = self.context(tool, &request, Arc::new(arguments));
         let mut trail = Trail::new();
         let mut watch = Watch::of(&request.run, &request.run.cancelled);
-        let passed = self.stages_and_approval(tool, &mut cx, &request, &mut trail, watch.as_mut()).await;
+        let mut passed = self.stages_and_approval(tool, &mut cx, &request, &mut trail, watch.as_mut()).await;
         let noted = watch.as_mut().map(Watch::noted).unwrap_or_default();
+        // Whoever put it there: nothing that a stage says lets it through, and whoever comes after sees arguments without it.
+        if let Some((name, clean)) = secrets::held(request.run.beside.redactor.as_ref(), cx.args()) {
+            let failure = secrets::refusal(tool.spec(), Some(&name));
+            trail.lapsed(failure.reason.clone());
+            passed = Err(Stopped::refused(failure));
+            cx = ToolContext::new(ContextParts { args: Arc::new(clean), ..cx.parts().clone() });
+        }
         let args = cx.args();
         let shown = Some((Arc::clone(args.text()), Arc::from(args.sha256_hex())));
         let repairs: Vec<RepairNote> = args.repairs().to_vec();
@@ -228,7 +242,8 @@ impl Dispatch {
             Err(stopped) if stopped.refusal().is_some_and(|failure| failure.kind == ToolFailureKind::Validation) => None,
             _ => self.audit(trail, &request, args.value()),
         };
-        let notes = GateNotes { permission, edited, ..noted }.some();
+        let taint = request.run.beside.marked.taint_of(&request.messages, args.value());
+        let notes = GateNotes { permission, edited, taint, ..noted }.some();
         match passed {
             Ok(()) => GateOutcome { arguments: shown, repairs, read_only, notes, verdict: Verdict::Run, settled: None },
             Err(Stopped { verdict, outcome, replaced_by }) => {
@@ -240,7 +255,13 @@ impl Dispatch {
                         }
                         let answered = matches!(verdict, Verdict::Answer { .. });
                         let executed = Executed { replaced_by, ..Executed::of(outcome) };
-                        Some(self.after_hooks(tool, &cx, request.decided.is_some(), executed, watch.as_ref(), answered).await)
+                        let resumed = request.decided.is_some();
+                        let mut settled = self.after_hooks(tool, &cx, &request.run, resumed, executed, watch.as_ref(), answered).await;
+                        if answered {
+                            // Whoever answered in the body's place may have it from outside too.
+                            taint::mark(&mut settled, Marks { untrusted: tool.spec().annotations.open_world(), private: Vec::new() });
+                        }
+                        Some(settled)
                     }
                     None => None,
                 };
@@ -253,6 +274,30 @@ impl Dispatch {
                 }
                 GateOutcome { arguments: shown, repairs, read_only, notes, verdict, settled }
             }
+        }
+    }
+
+    /// A call whose arguments held a secret, which was taken out before they came here.
+    async fn held_secret(&self, tool: &Tool, request: &GateRequest) -> GateOutcome {
+        let name = request.run.beside.redactor.as_ref().and_then(|redactor| redactor.find_mark(&request.written));
+        let mut failure = secrets::refusal(tool.spec(), name.map(|name| &**name));
+        failure.tool_call_id = Some(request.call.to_string());
+        let mut trail = Trail::new();
+        trail.lapsed(failure.reason.clone());
+        let shown = object_text(&request.written);
+        let args = shown.as_ref().and_then(|(text, _)| Arguments::of_compact(text).ok()).unwrap_or_else(Arguments::empty);
+        let permission = self.audit(trail, request, args.value());
+        let cx = self.context(tool, request, Arc::new(args));
+        let watch = Watch::of(&request.run, &request.run.cancelled);
+        let executed = Executed::of(Outcome::failed(failure.clone()));
+        let settled = self.after_hooks(tool, &cx, &request.run, false, executed, watch.as_ref(), false).await;
+        GateOutcome {
+            arguments: shown,
+            repairs: Vec::new(),
+            read_only: tool.spec().annotations.read_only(),
+            notes: GateNotes { permission, ..GateNotes::default() }.some(),
+            verdict: Verdict::Refuse { failure: Arc::new(failure) },
+            settled: Some(settled),
         }
     }
 
@@ -292,7 +337,9 @@ impl Dispatch {
         let mut ask: Option<ApprovalRequest> = None;
         let mut rule_allowed = false;
         let mut rule_decided = false;
-        match self.permissions.ask(cx, Taint::default(), trail).await.map_err(|error| Stopped::refused(error.to_failure(name)))? {
+        let repeats = request.run.beside.marked.taint_of(&request.messages, cx.args().value());
+        let tainted = Taint { untrusted: !repeats.untrusted.is_empty(), private: !repeats.private.is_empty() };
+        match self.permissions.ask(cx, tainted, trail).await.map_err(|error| Stopped::refused(error.to_failure(name)))? {
             Said::Nothing => {}
             Said::Allow => (rule_decided, rule_allowed) = (true, true),
             Said::Ask(request) => (rule_decided, ask) = (true, Some(request)),
@@ -338,6 +385,10 @@ impl Dispatch {
         }
         if let Some(reason) = request.ask.as_ref().filter(|_| !rule_decided && !spec.annotations.read_only()) {
             ask.get_or_insert_with(|| ApprovalRequest::new().reason(reason.clone()));
+        }
+        // What is the thread's own goes out only where a rule or a person lets it.
+        if !rule_decided && ask.is_none() && spec.annotations.open_world() {
+            ask = taint::asks(spec, &request.run.beside.marked.taint_of(&request.messages, cx.args().value()));
         }
 
         if let Some(asks) = ask.as_ref().filter(|_| request.decided.is_none())
@@ -399,6 +450,7 @@ impl Dispatch {
             }
         };
         let approval = request.decision.as_ref().map(|decision| approval_of(decision, request.approved_by));
+        let reads: Arc<Reads> = Arc::default();
         let cx = ToolContext::new(ContextParts {
             call_id: request.call.clone(),
             tool: spec.name.to_shared(),
@@ -412,17 +464,20 @@ impl Dispatch {
             approval,
             attempt: request.attempt,
             state: vec![request.run.state.clone(), self.state.clone(), tool.state().clone()],
-            env: Arc::clone(&request.run.beside.env),
+            env: watched_env(spec, &request.run.beside.env, &reads),
             env_names: spec.env.iter().map(|need| need.name.clone()).collect(),
             snapshots: request.snapshots,
-            keep: Arc::clone(&request.run.beside.keep),
+            keep: Arc::new(WatchedKeep { keep: Arc::clone(&request.run.beside.keep), reads: Arc::clone(&reads) }),
         });
         let timeout = spec.timeout.unwrap_or(self.timeout);
         let limits = Limits { timeout, grace: self.grace, cancelled: request.cancelled };
-        let returned = match body.map(|body| std::panic::catch_unwind(AssertUnwindSafe(|| body.begin(cx.clone())))) {
-            Some(Ok(running)) => run_to_end(running, &cx, &limits).await,
-            Some(Err(panic)) => Err(panicked(&*panic)),
-            None => {
+        let ready = secrets::has_environment(spec, &*request.run.beside.env);
+        let begun = || body.map(|body| std::panic::catch_unwind(AssertUnwindSafe(|| body.begin(cx.clone()))));
+        let returned = match ready.map(|()| begun()) {
+            Err(missing) => Err(missing),
+            Ok(Some(Ok(running))) => run_to_end(running, &cx, &limits).await,
+            Ok(Some(Err(panic))) => Err(panicked(&*panic)),
+            Ok(None) => {
                 let message = format!("`{}` runs in a sandbox only, and it has no body for one", spec.name);
                 Err(ToolError::new(message).with_kind(ToolFailureKind::Sandbox))
             }
@@ -444,15 +499,19 @@ impl Dispatch {
             }
         };
         let watch = Watch::of(&request.run, &limits.cancelled);
+        let marks = reads.marks(spec, &outcome);
         let executed = Executed { fatal, ..Executed::of(outcome) };
-        self.after_hooks(tool, &cx, request.decision.is_some(), executed, watch.as_ref(), true).await
+        let mut executed = self.after_hooks(tool, &cx, &request.run, request.decision.is_some(), executed, watch.as_ref(), true).await;
+        taint::mark(&mut executed, marks);
+        executed
     }
 
     /// Gate and body of one call without a thread, for the bench.
     pub(crate) async fn once(&self, tool: &Arc<str>, written: &Arc<str>) -> Executed {
         let call = CallId::new("call_1");
         let cancelled = CancellationToken::new();
-        let beside = Beside { keep: Arc::new(MemoryKeep::new()), env: Arc::clone(&self.env) };
+        let beside =
+            Beside { keep: Arc::new(MemoryKeep::new()), env: Arc::clone(&self.env), redactor: None, marked: taint::Marked::default() };
         let watched = self.is_watched().then(|| Box::new(WatchedRun::default()));
         let run = RunFacts {
             thread: None,

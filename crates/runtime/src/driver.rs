@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use toolwright_core::policy::PermissionMode;
+use toolwright_core::redact::Redactor;
 use toolwright_core::{
     AbortReason, Action, ApprovalAsk, ApprovalId, AskKind, Budgets, CallId, CallItem, CallOpening, CallOrigin, CallState, Compaction,
     Drift, Ending, Failure, Fingerprint, FinishReason, GateNotes, InputId, Item, Key, Message, Misfit, OnInterrupt, Outcome, Record,
@@ -197,6 +198,8 @@ pub struct Driver {
     streamed: Option<Streamed>,
     /// The run was left by another owner, and its time is limited: the first record says when it goes on.
     takes_over: bool,
+    /// What takes secrets out of records.
+    redactor: Option<Arc<Redactor>>,
     #[cfg(feature = "planted-bugs")]
     bug: Option<crate::planted::Bug>,
 }
@@ -254,9 +257,17 @@ impl Driver {
             disregarded: 0,
             streamed: None,
             takes_over,
+            redactor: None,
             #[cfg(feature = "planted-bugs")]
             bug: None,
         }
+    }
+
+    /// With what takes the run's secrets out of every record.
+    #[must_use]
+    pub fn redacting(mut self, redactor: Option<Arc<Redactor>>) -> Self {
+        self.redactor = redactor;
+        self
     }
 
     /// With a bug that the simulator has to find.
@@ -736,6 +747,8 @@ impl Driver {
         self.record_in(run, body, now)
     }
 
+    /// The one place at which anything becomes a record: what it holds of the run's secrets goes here, before the fold and the
+    /// journal have it (invariant 7).
     fn record_in(&mut self, run: Option<RunId>, body: RecordBody, now: Timestamp) -> Result<(), Misfit> {
         self.take_over(now)?;
         self.append(run, body, now)
@@ -750,7 +763,14 @@ impl Driver {
     }
 
     fn append(&mut self, run: Option<RunId>, body: RecordBody, now: Timestamp) -> Result<(), Misfit> {
-        let record = Record { seq: self.thread.head().next(), at: now, run, body };
+        let mut record = Record { seq: self.thread.head().next(), at: now, run, body };
+        if let Some(redactor) = &self.redactor {
+            let clean = redactor.record(&record);
+            let misfit = |problem: String| Misfit { seq: record.seq, kind: "a new one".to_owned(), problem };
+            if let Some(clean) = clean.map_err(|error| misfit(error.to_string()))? {
+                record = clean;
+            }
+        }
         self.thread.apply(&record)?;
         self.batch.push(Arc::new(record));
         Ok(())

@@ -44,6 +44,23 @@ pub enum AgentError {
     /// Two states of one type.
     #[error(transparent)]
     DuplicateState(#[from] toolwright_tool::DuplicateState),
+    /// Something that can't be a secret.
+    #[error(transparent)]
+    Secret(#[from] toolwright_core::redact::SecretRefused),
+    /// A secret can't be kept without encryption.
+    #[error(
+        "the secret {name} can't be kept: there is no key to encrypt it with; set `ENCRYPTION_KEY` to a random text of at least 16 characters, or give it with `.encryption_key(...)`"
+    )]
+    NoEncryptionKey {
+        /// The variable.
+        name: String,
+    },
+    /// A secret can't be taken out of what would be written down, so it was not.
+    #[error("{problem}")]
+    Unredactable {
+        /// What is wrong.
+        problem: String,
+    },
     /// A thread id outside the grammar.
     #[error(transparent)]
     ThreadId(#[from] toolwright_core::InvalidThreadId),
@@ -220,7 +237,10 @@ impl AgentError {
             | Self::Tool(_)
             | Self::MissingState { .. }
             | Self::DuplicateState(_)
-            | Self::Unbalanced { .. } => "TOOLWRIGHT_CONFIG_INVALID",
+            | Self::Unbalanced { .. }
+            | Self::Secret(_)
+            | Self::NoEncryptionKey { .. }
+            | Self::Unredactable { .. } => "TOOLWRIGHT_CONFIG_INVALID",
             Self::ThreadId(_) => "TOOLWRIGHT_SESSION_ID_INVALID",
             Self::MissingInput => "TOOLWRIGHT_CONFIG_MISSING_INPUT",
             Self::AwaitingApproval { .. } => "TOOLWRIGHT_SESSION_AWAITING_APPROVAL",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use toolwright_core::redact::Redactor;
 use toolwright_core::{
     CallId, CallState, Comparison, Input, InputMode, Item, Message, Outcome, Part, Record, RecordBody, Seq, Thread, ThreadId, ToolOutput,
     Trajectory, compare, end_of_step, sha256_hex,
@@ -123,7 +124,8 @@ impl ThreadHandle {
             }
             None => self.free_id(&source).await?,
         };
-        let mut fork = Fork { thread: Thread::new(), records: Vec::new(), now: self.inner.clock.now() };
+        let redactor = self.inner.redactor(&source).await?;
+        let mut fork = Fork { thread: Thread::new(), records: Vec::new(), now: self.inner.clock.now(), redactor };
         for record in records.iter().take_while(|record| record.seq <= through) {
             fork.copy(record, &target)?;
         }
@@ -140,6 +142,7 @@ impl ThreadHandle {
         fork.patch(patch)?;
         // Files first: the fork is there once its journal is, and then it is whole.
         store.data().copy(&source, &target).await?;
+        self.inner.environment.rebind(&**store, &source, &target).await?;
         store.append(&*claim, Seq(0), Append::records(fork.records)).await?;
         store.release(Arc::from(claim)).await;
         Ok(ThreadHandle::new(Arc::clone(&self.inner), Ok(target)))
@@ -247,6 +250,8 @@ struct Fork {
     thread: Thread,
     records: Vec<Arc<Record>>,
     now: toolwright_core::Timestamp,
+    /// What takes the source's secrets out of what is new.
+    redactor: Option<Arc<Redactor>>,
 }
 
 impl Fork {
@@ -265,7 +270,12 @@ impl Fork {
     }
 
     fn add(&mut self, body: RecordBody) -> Result<(), AgentError> {
-        let record = Arc::new(Record { seq: self.thread.head().next(), at: self.now, run: None, body });
+        let mut record = Record { seq: self.thread.head().next(), at: self.now, run: None, body };
+        if let Some(redactor) = &self.redactor {
+            let clean = redactor.record(&record).map_err(|error| AgentError::Unredactable { problem: error.to_string() })?;
+            record = clean.unwrap_or(record);
+        }
+        let record = Arc::new(record);
         // A patch that does not fit is the caller's mistake, not a damaged journal.
         self.thread.apply(&record).map_err(|misfit| AgentError::Unbalanced { problem: misfit.problem })?;
         self.records.push(record);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::{Map, Value};
+use toolwright_core::redact::Redactor;
 use toolwright_core::{Author, Ending, Message, Transcript, Usage, tokens, with_text};
 use toolwright_tool::{Identity, ToolError};
 
@@ -26,6 +27,8 @@ pub(crate) struct Generation {
     pub(crate) hub: Arc<Hub>,
     pub(crate) timeout: Duration,
     pub(crate) watched: Option<Watched>,
+    /// What takes the run's secrets out, of what is asked and of what is said.
+    pub(crate) redactor: Option<Arc<Redactor>>,
     /// What is not reported is estimated: a budget counts it.
     pub(crate) estimates: bool,
     /// Where a budget limits what models cost: whether it was said that a price is not known.
@@ -52,10 +55,12 @@ impl Generation {
         let step = self.request.step;
         let Some(watched) = self.watched.take() else {
             let result = self.reply(&Voice::live(&self.hub, step)).await;
+            self.hub.said_all(step);
             return Completion::Model { step, result, review: Box::default() };
         };
         let mut review = Review::default();
         let result = self.watched_reply(&watched, &mut review).await;
+        self.hub.said_all(step);
         review.side = watched.aside.taken();
         let result = match result {
             Ok(reply) => Ok(reply),
@@ -132,6 +137,10 @@ impl Generation {
         }
         (request.thread, request.run) = (self.request.thread.clone(), self.request.run.clone());
         (request.step, request.cancelled) = (self.request.step, self.request.cancelled.clone());
+        if let Some(redactor) = &self.redactor {
+            request.messages = without_secrets(redactor, &request.messages);
+            request.instructions = redactor.redact(&request.instructions).into();
+        }
         Ok(request)
     }
 
@@ -174,6 +183,10 @@ impl Generation {
             Err(_) => return Err(content_is_late(self.timeout)),
         }
         let mut reply = reply_of(&*self.model, request, voice, self.timeout).await?;
+        if let Some(redactor) = &self.redactor {
+            let clean = redactor.redacted(&reply.items).map_err(|error| ModelError::new(self.model.info().provider, &error.to_string()))?;
+            reply.items = clean.unwrap_or(reply.items);
+        }
         if self.estimates && reply.usage.is_none() {
             reply.usage = Some(self.estimated(&reply));
         }
@@ -195,6 +208,19 @@ impl Generation {
         let written = reply.items.iter().map(tokens::of_item).fold(0, u64::saturating_add);
         Usage { input_tokens: read, output_tokens: written, estimated: true, ..Usage::default() }
     }
+}
+
+/// Messages without secrets; those that have none are as they are.
+pub(crate) fn without_secrets(redactor: &Redactor, messages: &Transcript) -> Transcript {
+    let clean = |message: &Arc<Message>| match redactor.redacted(&**message) {
+        Ok(None) => Arc::clone(message),
+        Ok(Some(clean)) => Arc::new(clean),
+        // Nothing that can't be cleaned is sent.
+        Err(error) => Arc::new(Message::text(message.author.clone(), error.to_string())),
+    };
+    let mut out = Transcript::new();
+    messages.iter().map(clean).for_each(|message| out.push(message));
+    out
 }
 
 /// Why there is no reply.

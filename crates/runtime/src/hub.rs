@@ -3,11 +3,13 @@
 //! The driver writes here and never waits for readers; a reader that falls behind finds merged text and the last snapshots,
 //! so a slow one costs bounded memory (invariant 14).
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::Value;
 use tokio::sync::watch;
+use toolwright_core::redact::{Redactor, StreamRedactor};
 use toolwright_core::{CallId, Record, RecordBody, RunId, Seq, ThreadId};
 
 use crate::driver::Streamed;
@@ -44,15 +46,45 @@ struct Live {
     step_after: Seq,
     replied_at: Option<Seq>,
     stretches: Vec<(Stretch, String)>,
+    /// What is held back of each kind of text, because it may be the beginning of a secret.
+    held: Vec<(Stretch, StreamRedactor)>,
     snapshots: VecDeque<Snapshot>,
     next_snapshot: u64,
     closed: bool,
+}
+
+impl Live {
+    /// Text of a kind as far as it is safe to show.
+    fn pass(&mut self, stretch: &Stretch, text: &str, redactor: &Arc<Redactor>) -> String {
+        if let Some((_, held)) = self.held.iter_mut().find(|(there, _)| same_stretch(there, stretch)) {
+            return held.push(text);
+        }
+        let mut held = StreamRedactor::new(Arc::clone(redactor));
+        let safe = held.push(text);
+        self.held.push((stretch.clone(), held));
+        safe
+    }
+
+    /// More text; gives whether there is anything new.
+    fn say(&mut self, stretch: Stretch, text: &str) -> bool {
+        // A call that was begun without arguments so far is a call that was begun.
+        if text.is_empty() && !matches!(stretch, Stretch::Input { .. }) {
+            return false;
+        }
+        match self.stretches.last_mut() {
+            Some((there, so_far)) if same_stretch(there, &stretch) => so_far.push_str(text),
+            _ => self.stretches.push((stretch, text.to_owned())),
+        }
+        true
+    }
 }
 
 /// See the module.
 pub(crate) struct Hub {
     /// The run that goes on.
     pub(crate) run: RunId,
+    /// What takes secrets out of whatever is live (invariant 7).
+    redactor: Option<Arc<Redactor>>,
     live: Mutex<Live>,
     changes: watch::Sender<u64>,
 }
@@ -89,7 +121,13 @@ impl Unseen {
 
 impl Hub {
     pub(crate) fn new(head: Seq, run: RunId) -> Self {
-        Self { run, live: Mutex::new(Live { head, ..Live::default() }), changes: watch::Sender::new(0) }
+        Self { run, redactor: None, live: Mutex::new(Live { head, ..Live::default() }), changes: watch::Sender::new(0) }
+    }
+
+    /// With what takes the run's secrets out.
+    pub(crate) fn redacting(mut self, redactor: Option<Arc<Redactor>>) -> Self {
+        self.redactor = redactor;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, Live> {
@@ -137,18 +175,36 @@ impl Hub {
         live.step_after = live.head;
         live.replied_at = None;
         live.stretches.clear();
+        live.held.clear();
     }
 
     /// The model said more.
     pub(crate) fn said(&self, step: u32, stretch: Stretch, text: &str) {
         let mut live = self.lock();
-        // A call that was begun without arguments so far is a call that was begun.
-        if live.step != step || text.is_empty() && !matches!(stretch, Stretch::Input { .. }) {
+        if live.step != step {
             return;
         }
-        match live.stretches.last_mut() {
-            Some((there, so_far)) if same_stretch(there, &stretch) => so_far.push_str(text),
-            _ => live.stretches.push((stretch, text.to_owned())),
+        let text = match &self.redactor {
+            None => Cow::Borrowed(text),
+            Some(redactor) => Cow::Owned(live.pass(&stretch, text, redactor)),
+        };
+        if live.say(stretch, &text) {
+            drop(live);
+            self.changed();
+        }
+    }
+
+    /// The model said all it says: what was held back comes out, unless it is most of a secret.
+    pub(crate) fn said_all(&self, step: u32) {
+        let mut live = self.lock();
+        if live.step != step || live.held.is_empty() {
+            return;
+        }
+        for (stretch, mut held) in std::mem::take(&mut live.held) {
+            let text = held.finish();
+            if !text.is_empty() {
+                live.say(stretch, &text);
+            }
         }
         drop(live);
         self.changed();
@@ -156,7 +212,12 @@ impl Hub {
 
     /// The text of the open step so far.
     pub(crate) fn text_so_far(&self) -> String {
-        self.lock().stretches.iter().filter(|(stretch, _)| *stretch == Stretch::Text).map(|(_, text)| text.as_str()).collect()
+        let live = self.lock();
+        let said = live.stretches.iter().filter(|(stretch, _)| *stretch == Stretch::Text).map(|(_, text)| text.as_str());
+        let mut text: String = said.collect();
+        let held = live.held.iter().find(|(stretch, _)| *stretch == Stretch::Text);
+        text.push_str(&held.map(|(_, held)| held.clone().finish()).unwrap_or_default());
+        text
     }
 
     /// What the model of the open step has said so far.
@@ -166,7 +227,10 @@ impl Hub {
     }
 
     /// A running call shows a snapshot.
-    pub(crate) fn shown(&self, call: &CallId, tool: &Arc<str>, index: u64, output: Value) {
+    pub(crate) fn shown(&self, call: &CallId, tool: &Arc<str>, index: u64, mut output: Value) {
+        if let Some(redactor) = &self.redactor {
+            redactor.redact_value(&mut output);
+        }
         let mut live = self.lock();
         let (number, after) = (live.next_snapshot, live.head);
         live.next_snapshot += 1;

@@ -27,6 +27,7 @@ mod clock;
 mod compaction;
 mod dispatch;
 mod driver;
+mod environment;
 mod error;
 mod events;
 mod fork;
@@ -48,6 +49,7 @@ mod posting;
 mod random;
 mod registry;
 mod run;
+mod seal;
 mod shell;
 mod side;
 mod stage;
@@ -68,6 +70,7 @@ pub use compaction::{
 };
 pub use dispatch::{DEFAULT_RESULT_LIMIT, DEFAULT_TIMEOUT, GRACE};
 pub use driver::{Completion, Driver, Effect, Executed, GateOutcome, InputCheck, NextRun, Review, Streamed, ToolFacts};
+pub use environment::{EnvEntry, EnvType};
 pub use error::AgentError;
 pub use events::ThreadEvents;
 pub use fork::{ForkAt, ForkPatch};
@@ -84,6 +87,7 @@ pub use model::{
 pub use permissions::{ModeSource, PermissionEntry, RuleWhen, WhenCall};
 pub use registry::{Registry, RegistryError};
 pub use run::{Canceller, Reply, RunControl, RunStream};
+pub use seal::{ENCRYPTION_KEY, OWN_ENCRYPTION_KEY};
 pub use stage::{Check, GateCall, Stage, StageKind};
 pub use store::{
     Answer, Append, BlobId, CLAIM_LIMIT, Claim, DataStore, FileChange, FileEntry, InboxItem, Page, Posted, Shelf, Snapshot, Store,

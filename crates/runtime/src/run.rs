@@ -303,8 +303,8 @@ impl Owner<'_> {
         };
         let from = Position { durable: thread.head(), saved_at };
         let transcript_before = thread.transcript().len();
-        let mut driver = Driver::new(thread, Arc::new(inner.dispatch.registry.clone()), next);
         let beside = Beside::of_run(inner, id, claim.fence()).await?;
+        let mut driver = Driver::new(thread, Arc::new(inner.dispatch.registry.clone()), next).redacting(beside.redactor.clone());
         let now = inner.clock.now();
         driver.open(id, now)?;
         if let Some(drift) = drift {
@@ -331,12 +331,16 @@ impl Owner<'_> {
             }
         }
         self.known.send_modify(|known| known.run = Some((run.clone(), after)));
-        let hub = Arc::new(Hub::new(from.durable, run.clone()));
+        let hub = Arc::new(Hub::new(from.durable, run.clone()).redacting(beside.redactor.clone()));
         inner.hubs.register(id, &hub);
         if let Some(begun) = begun {
             // Nobody may be listening.
             let _ = begun.send(Subscription::of_run(inner, id, Arc::clone(&hub), run.clone(), after));
         }
+        let instructions = match &beside.redactor {
+            Some(redactor) => redactor.redact(&instructions).into(),
+            None => instructions,
+        };
         let setup = RunSetup {
             thread: id.clone(),
             store: Arc::clone(&inner.store),

@@ -14,8 +14,8 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolwright_core::{
-    AbortReason, CallId, CallState, Ending, Failure, Key, Message, Outcome, Record, RecordBody, Run, Seq, Side, Thread, ThreadId,
-    ToolFailure, ToolFailureKind, ToolSpec, Transcript,
+    AbortReason, ArgsState, Call, CallId, CallState, Ending, Failure, Key, Message, Outcome, Record, RecordBody, Run, Seq, Side, Thread,
+    ThreadId, ToolFailure, ToolFailureKind, ToolSpec, Transcript,
 };
 use toolwright_tool::{Identity, Snapshots, StateMap};
 
@@ -140,6 +140,8 @@ pub(crate) struct Shell {
     run_cancelled: CancellationToken,
     /// How long the next request is, where that matters.
     meter: Option<Meter>,
+    /// How much of the transcript was looked through for secrets, and whether there were none.
+    clean: (usize, bool),
 }
 
 /// Something that a task of this shell has to say.
@@ -167,6 +169,7 @@ impl Shell {
             in_flight: HashMap::new(),
             run_cancelled: CancellationToken::new(),
             meter: None,
+            clean: (0, true),
         }
     }
 
@@ -481,7 +484,7 @@ impl Shell {
         let token = self.run_cancelled.child_token();
         let request = ModelRequest {
             instructions: Arc::clone(&self.setup.instructions),
-            messages: self.driver.thread().transcript().clone(),
+            messages: self.transcript_for_model(),
             acting: Side::A,
             tools: Arc::clone(&self.setup.tools),
             settings: Arc::clone(&self.setup.settings),
@@ -500,6 +503,7 @@ impl Shell {
             watched: self.watched(&request),
             estimates: self.driver.thread().run().is_some_and(|run| run.budgets.is_some()),
             price_warned: Some(&self.setup.price_warned).filter(|_| self.driver.thread().run().is_some_and(Run::limits_cost)).cloned(),
+            redactor: self.setup.beside.redactor.clone(),
             request,
         };
         // A panic in a model is its failure, not a hang.
@@ -561,8 +565,32 @@ impl Shell {
         self.in_flight.insert(Key::CheckInput, InFlight { abort, token, give_up: None });
     }
 
+    /// The transcript as a model gets it. What was journaled before a secret was registered may hold it still.
+    fn transcript_for_model(&mut self) -> Transcript {
+        let transcript = self.driver.thread().transcript();
+        let Some(redactor) = &self.setup.beside.redactor else { return transcript.clone() };
+        // A compaction makes it shorter: then all of it is new.
+        let seen = if transcript.len() < self.clean.0 { 0 } else { self.clean.0 };
+        let is_clean = |message: &Arc<Message>| matches!(redactor.redacted(&**message), Ok(None));
+        if (self.clean.1 || seen == 0) && transcript.iter().skip(seen).all(is_clean) {
+            self.clean = (transcript.len(), true);
+            return transcript.clone();
+        }
+        self.clean = (transcript.len(), false);
+        crate::generate::without_secrets(redactor, transcript)
+    }
+
     fn hold(&self) -> Hold {
         Hold { claim: Arc::clone(&self.claim), store: Arc::clone(&self.setup.store), confirmed: self.confirmed }
+    }
+
+    /// What is known of a call's arguments. Those of a call that no model made say by the mark in them that they held a secret.
+    fn args_state(&self, open: &Call) -> ArgsState {
+        match (&open.item, &self.setup.beside.redactor) {
+            (Some(item), _) => item.state,
+            (None, Some(redactor)) if redactor.find_mark(&open.written).is_some() => ArgsState::Redacted,
+            _ => ArgsState::Complete,
+        }
     }
 
     /// Begins a call's gate. What answers at once is given back; the rest goes on in a task of its own.
@@ -577,7 +605,7 @@ impl Shell {
             call: call.clone(),
             tool: Arc::clone(&open.tool),
             written: Arc::clone(&open.written),
-            args_state: open.item.as_ref().map(|item| item.state).unwrap_or_default(),
+            args_state: self.args_state(open),
             ask: open.item.as_ref().and_then(|item| item.ask.clone()),
             decided,
             asked: open.asked,

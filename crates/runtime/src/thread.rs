@@ -229,7 +229,8 @@ impl ThreadHandle {
         let reason = AbortReason::abort(message);
         let run = load(&*self.inner.store, id).await?.thread.run_to_cancel().cloned();
         let key = format!("cancel:{}", crate::random::call_id());
-        self.inner.store.post(id, &key, InboxItem::Cancel { reason: reason.clone(), run }).await?;
+        let item = self.inner.clean_post(id, InboxItem::Cancel { reason: reason.clone(), run }).await?;
+        self.inner.store.post(id, &key, item).await?;
         let thread = load(&*self.inner.store, id).await?.thread;
         if thread.run().is_none() && thread.open_calls().next().is_none() {
             return Ok(());
@@ -256,7 +257,7 @@ impl ThreadHandle {
     /// Input that is enqueued at a moment to come, once a [`crate::Worker`] sees that it is due.
     pub async fn enqueue_at(&self, at: Timestamp, input: impl Into<Input>) -> Result<InputId, AgentError> {
         let messages = keep_input(&keep_of(&self.inner, self.id()?, None), checked_input(input.into())?).await;
-        let item = input_item(InputMode::Queue, messages, None)?;
+        let item = self.inner.clean_post(self.id()?, input_item(InputMode::Queue, messages, None)?).await?;
         let InboxItem::Input { id, .. } = &item else { return Err(AgentError::MissingInput) };
         let id = id.clone();
         self.inner.store.post_at(self.id()?, &format!("input:{id}"), at, item).await?;

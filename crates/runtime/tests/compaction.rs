@@ -545,6 +545,7 @@ async fn a_conversation_that_is_too_long_for_the_summarizer_is_cut_for_it() {
                 parts: vec![toolwright_core::Part::text("row ".repeat(words))],
                 failed: None,
                 approval: None,
+                marks: toolwright_core::taint::Marks::default(),
             };
             messages.push(Message { author: Author::SideA, items: vec![Item::ToolCall(call)], metadata: serde_json::Map::new() });
             messages.push(Message { author: Author::Tool, items: vec![Item::ToolResult(result)], metadata: serde_json::Map::new() });

@@ -312,7 +312,7 @@ async fn a_threads_environment_comes_before_the_agents() {
         .unwrap();
     let script = Script::new([calls([("1", "look", "{}")]), say("done"), calls([("2", "look", "{}")]), say("done")]);
     let given = Given(HashMap::from([("TOKEN", "agent-token"), ("REGION", "agent-region"), ("OTHER", "agent-other")]));
-    let agent = agent(script).tool(tool).env(given).store(store.clone()).build().unwrap();
+    let agent = agent(script).tool(tool).env(given).encryption_key("a key of sixteen and more").store(store.clone()).build().unwrap();
     let thread = agent.thread("t");
     thread.set_env("TOKEN", Some("thread-\"secret\"")).await.unwrap();
     thread.set_env("OTHER", Some("thread-other")).await.unwrap();
@@ -636,6 +636,7 @@ async fn whole_histories_are_stored_once() {
         parts: vec![image(address.clone())],
         failed: None,
         approval: None,
+        marks: toolwright_core::taint::Marks::default(),
     };
     let mut call = call_item("old", "plot", "{}");
     call.call_id = toolwright_core::CallId::new("old");

@@ -159,6 +159,7 @@ async fn a_history_brought_along_has_to_be_balanced() {
         parts: vec![Part::text("x")],
         failed: None,
         approval: None,
+        marks: toolwright_core::taint::Marks::default(),
     };
     let answered = |author| Message { author, items: vec![Item::ToolResult(result.clone())], metadata: Map::new() };
     for broken in [

@@ -72,6 +72,12 @@ pub struct Approval {
 pub trait EnvSource: Send + Sync {
     /// The value of `name`.
     fn get(&self, name: &str) -> Option<String>;
+
+    /// Why there is no value of `name`, where that is more than that nobody set it: one sentence.
+    fn problem(&self, name: &str) -> Option<String> {
+        let _ = name;
+        None
+    }
 }
 
 /// Takes the snapshots a running call shows.

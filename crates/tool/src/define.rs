@@ -333,20 +333,24 @@ impl ToolBuilder {
         self.change(move |spec| spec.max_retries = retries)
     }
 
-    /// An environment value the body may read through `Env`.
+    /// An environment value the body reads through `Env`. It has to be there before the body runs.
     #[must_use]
-    pub fn env(mut self, name: impl Into<String>) -> Self {
-        let name = name.into();
-        self.requirements.env(name.clone());
-        self.change(move |spec| spec.env.push(EnvNeed { name, secret: false }))
+    pub fn env(self, name: impl Into<String>) -> Self {
+        self.env_need(EnvNeed::text(name))
     }
 
-    /// A secret environment value the body may read through `Env`.
+    /// A secret environment value the body reads through `Env`. It has to be there before the body runs, and no record, event or
+    /// model ever sees it.
     #[must_use]
-    pub fn secret_env(mut self, name: impl Into<String>) -> Self {
-        let name = name.into();
-        self.requirements.env(name.clone());
-        self.change(move |spec| spec.env.push(EnvNeed { name, secret: true }))
+    pub fn secret_env(self, name: impl Into<String>) -> Self {
+        self.env_need(EnvNeed::secret(name))
+    }
+
+    /// An environment value the body reads through `Env`, with all that can be said of it.
+    #[must_use]
+    pub fn env_need(mut self, need: EnvNeed) -> Self {
+        self.requirements.env(need.name.clone());
+        self.change(move |spec| spec.env.push(need))
     }
 
     /// One worked example of arguments; it has to fit the schema.

@@ -145,8 +145,9 @@ impl EnvView {
     /// The value of a variable that the tool declared with `env(NAME)`.
     pub fn get(&self, name: &str) -> Result<String, ToolError> {
         self.cx.env(name).ok_or_else(|| {
-            ToolError::new(format!("the environment value {name} is not there; declare it with `env({name})` and set it"))
-                .named("EnvMissingError")
+            let why = self.cx.parts().env.problem(name);
+            let why = why.unwrap_or_else(|| format!("the environment value {name} is not there; declare it with `env({name})` and set it"));
+            ToolError::new(why).named("EnvMissingError")
         })
     }
 }

@@ -20,7 +20,7 @@ pub use futures_util::StreamExt;
 pub use schemars;
 pub use serde;
 pub use serde_json;
-pub use toolwright_core::{Issue, ToolOrigin};
+pub use toolwright_core::{EnvNeed, Issue, ToolOrigin};
 
 // Generated code names everything through this module, so that a facade has one thing to hand on.
 pub use crate::{

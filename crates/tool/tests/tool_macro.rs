@@ -12,6 +12,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use toolwright_tool::core::args::{Arguments, Repair};
 use toolwright_tool::core::{OnInterrupt, ToolOrigin};
+use toolwright_tool::macro_support::EnvNeed;
 use toolwright_tool::prelude::*;
 use toolwright_tool::{ApprovalOutcome, DefinitionError, Need, NeedsApproval, Running, StateMap};
 
@@ -216,7 +217,7 @@ const TEXT: &str = "From a constant.";
     result_limit = 500,
     max_calls = 3,
     max_retries = 1,
-    env(REGION, TOKEN: secret),
+    env(REGION, TOKEN: secret "reads pages", LANG: optional, NOTE: secret optional scoped),
     examples = [{ "page": "a", "draft": true }, r#"{"page":"b"}"#],
     provider_options(openai = { "strict": true }, "other-one" = "[1]"),
     crate = toolwright_tool,
@@ -242,12 +243,17 @@ fn every_option_is_in_the_spec() {
     assert!(tool.sandboxed_body().is_none());
     assert_eq!(spec.timeout, Some(Duration::from_secs(90)));
     assert_eq!((spec.result_limit, spec.max_calls, spec.max_retries), (Some(500), Some(3), 1));
-    let env: Vec<_> = spec.env.iter().map(|need| (need.name.as_str(), need.secret)).collect();
-    assert_eq!(env, [("REGION", false), ("TOKEN", true)]);
+    let env = [
+        EnvNeed::text("REGION"),
+        EnvNeed::secret("TOKEN").described("reads pages"),
+        EnvNeed::text("LANG").optional(),
+        EnvNeed::secret("NOTE").optional().scoped(),
+    ];
+    assert_eq!(spec.env, env);
     assert_eq!(spec.examples, [json!({ "page": "a", "draft": true }), json!({ "page": "b" })]);
     assert_eq!(json!(spec.provider_options), json!({ "openai": { "strict": true }, "other-one": [1] }));
     let needs: Vec<_> = tool.requirements().needs().to_vec();
-    assert_eq!(needs, [Need::Env { name: "REGION".to_owned() }, Need::Env { name: "TOKEN".to_owned() }]);
+    assert_eq!(needs, ["REGION", "TOKEN", "LANG", "NOTE"].map(|name| Need::Env { name: name.to_owned() }));
 }
 
 // rule: sdk-tools 1.2/1

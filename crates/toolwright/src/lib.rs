@@ -30,7 +30,7 @@ pub use toolwright_runtime::{
 };
 pub use toolwright_runtime::{
     AgentError, Approvals, ApproveAnswer, Calls, Canceller, Check, Clock, CompactedMessages, Compaction, CompactionFailure,
-    CompactionOutcome, CompactionPlan, CompactionRequest, CompactionStrategy, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers,
+    CompactionOutcome, CompactionPlan, CompactionRequest, CompactionStrategy, EnvEntry, EnvType, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers,
     Joined, MemoryStore, Model, ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings,
     ModelStream, OnDrift, Page, PendingApproval, Prices, PruneToolResults, Question, Registry, RegistryError, Reply, RunControl, RunStream,
     Stage, StageKind, Store, StoreError, Summarize, SystemClock, ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus,

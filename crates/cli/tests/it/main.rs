@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing, reason = "a test that can't go on fails")]
 
 mod approvals;
+mod env;
 #[cfg(feature = "local")]
 mod local;
 mod reference;

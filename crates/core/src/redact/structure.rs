@@ -1,5 +1,7 @@
 //! Redaction of values and records: by structure, so that what remains is still what it was.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -59,6 +61,24 @@ impl Redactor {
         serde_json::from_value(value).map(Some).map_err(|error| Unredactable(error.to_string()))
     }
 
+    /// As [`Redactor::redacted`], text by text: also without the longer part of a secret at either end of a text, where a tool may
+    /// have cut it.
+    pub fn redacted_texts<T: Serialize + DeserializeOwned>(&self, whole: &T) -> Result<Option<T>, Unredactable> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let mut value = serde_json::to_value(whole).map_err(|error| Unredactable(error.to_string()))?;
+        if !self.walk(&mut value, Place::Ours) {
+            return Ok(None);
+        }
+        serde_json::from_value(value).map(Some).map_err(|error| Unredactable(error.to_string()))
+    }
+
+    /// The name of the secret that the text has only the mark of: it was taken out before.
+    pub fn find_mark(&self, text: &str) -> Option<&Arc<str>> {
+        self.secrets.iter().find(|secret| !secret.mark.is_empty() && text.contains(&*secret.mark)).map(|secret| &secret.name)
+    }
+
     /// What a record is without secrets; `None` if it holds none. A call whose arguments held one is marked, so that it never runs,
     /// and a decision that brings arguments with one becomes a refusal.
     ///
@@ -91,7 +111,7 @@ impl Redactor {
             && arguments != written
         {
             let note = "the arguments that it was approved with held a secret, and arguments never carry one";
-            *decision = Decision { by: decision.by.take(), ..Decision::reject().note(note) };
+            *decision = Decision { by: decision.by.take(), at: decision.at, ..Decision::reject().note(note) };
         }
         Ok(Some(clean))
     }

@@ -62,6 +62,7 @@ fn turn(id: &str) -> Transcript {
         parts: vec![Part::text("done")],
         failed: None,
         approval: None,
+        marks: toolwright_core::taint::Marks::default(),
     };
     let message = |author, item| Message { author, items: vec![item], metadata: serde_json::Map::new() };
     [Message::human("go"), message(Author::SideA, Item::ToolCall(call)), message(Author::Tool, Item::ToolResult(result))]

@@ -67,6 +67,7 @@ fn result(id: &str, name: &str, parts: Vec<Part>) -> Item {
         parts,
         failed: None,
         approval: None,
+        marks: toolwright_core::taint::Marks::default(),
     })
 }
 
@@ -589,6 +590,7 @@ async fn the_estimate_counts_text_tools_and_images() {
         parts: vec![Part::text("x".repeat(40))],
         failed: Some(ToolFailureKind::Execution),
         approval: None,
+        marks: toolwright_core::taint::Marks::default(),
     });
     assert_eq!(model.estimate_tokens(&request([message(Author::Tool, vec![failed])].into_iter().collect())), Some(10));
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use toolwright_core::{GateNotes, Outcome, ResultNotes, RewriteNote, ToolFailure, ToolSpec, Transcript};
 use toolwright_tool::{Tool, ToolContext};
 
-use super::{Dispatch, GateRequest, RunFacts, Stopped, bound, rewritten};
+use super::{Dispatch, GateRequest, RunFacts, Stopped, bound, rewritten, secrets};
 use crate::attachments;
 use crate::driver::Executed;
 use crate::guard::{Around, GuardrailKind, GuardrailVerdict};
@@ -105,15 +105,20 @@ impl Dispatch {
     /// Post-call hooks see every end, failures and refusals too, and may replace it. One that throws ends the run, and the
     /// call keeps the result it had (field reports U-170). Then guardrails look at what came from outside. Whoever made the result, it
     /// is bounded (field reports F-47), and its images and files are kept apart from the journal.
+    ///
+    /// Secrets go first, and before anything is cut: nobody sees a part of one.
     pub(super) async fn after_hooks(
         &self,
         tool: &Tool,
         cx: &ToolContext,
+        run: &RunFacts,
         resumed: bool,
         mut executed: Executed,
         watch: Option<&Watch>,
         from_outside: bool,
     ) -> Executed {
+        let redactor = run.beside.redactor.as_ref();
+        secrets::clean(redactor, cx.tool_name(), &mut executed.outcome);
         if let Some(watch) = watch {
             let call = watch.call(tool.spec(), cx, resumed);
             for hook in self.hooks.iter() {
@@ -121,6 +126,7 @@ impl Dispatch {
                     Ok(AfterCall::Keep) => {}
                     Ok(AfterCall::Replace(outcome)) => {
                         executed.outcome = outcome;
+                        secrets::clean(redactor, cx.tool_name(), &mut executed.outcome);
                         executed.replaced_by = Some(hook.name().to_owned());
                     }
                     Err(error) => {
@@ -134,6 +140,7 @@ impl Dispatch {
                 let around =
                     Around { guardrails: &self.guardrails, messages: cx.messages(), principal, call: Some(cx), aside: &watch.aside };
                 (notes.rewrote, notes.ending) = around.result(&mut executed.outcome).await;
+                secrets::clean(redactor, cx.tool_name(), &mut executed.outcome);
             }
             notes.side = watch.aside.taken();
             executed.notes = notes.some();

@@ -212,6 +212,7 @@ impl Told {
             parts,
             failed,
             approval: self.approval.clone(),
+            marks: there.marks.clone(),
         };
         if self.pruned {
             mark(&mut whole);

@@ -8,6 +8,11 @@
 #[doc = include_str!("../../docs/threads.md")]
 mod threads_guide {}
 
+/// The code of the guide to approvals compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/approvals.md")]
+mod approvals_guide {}
+
 /// The code of the guide to stores compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/stores.md")]

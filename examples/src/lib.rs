@@ -13,6 +13,11 @@ mod threads_guide {}
 #[doc = include_str!("../../docs/secrets.md")]
 mod secrets_guide {}
 
+/// The code of the guide to approvals compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/approvals.md")]
+mod approvals_guide {}
+
 /// The code of the guide to stores compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/stores.md")]

@@ -32,6 +32,38 @@ fn a_killed_job_is_resumed() {
 }
 
 #[test]
+fn a_refund_runs_once_two_people_have_approved_it() {
+    let said = printed(&mut Command::new(env!("CARGO_BIN_EXE_two_approvals")));
+    let lines: Vec<&str> = said.lines().filter(|line| !line.contains(" reads: ")).collect();
+    let expected = [
+        "awaiting-approval",
+        "  ada approves",
+        "the refund still waits",
+        "  ada is refused: TOOLWRIGHT_APPROVAL_CONFLICT",
+        "the refund still waits",
+        "  mallory is refused: TOOLWRIGHT_APPROVAL_FORBIDDEN",
+        "the refund still waits",
+        "  grace approves",
+        "Refunded: 1999 cents for order 1042, approved by ada and grace.",
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(said.matches(r#" reads: refund wants to run with {"order":"1042","cents":1999}"#).count(), 4, "{said}");
+}
+
+#[test]
+fn a_result_that_a_webhook_posts_twice_counts_once() {
+    let said = printed(&mut Command::new(env!("CARGO_BIN_EXE_paid_elsewhere")));
+    let expected = [
+        "awaiting-approval",
+        r#"take_payment waits for its result, with {"cents":1999}"#,
+        "  the webhook posts the receipt R-2026-17",
+        "  the webhook comes again, and nothing has to be done",
+        r#"Thank you, here is what we have: {"receipt":"R-2026-17"}"#,
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn two_workers_share_the_threads_of_a_file() {
     let said = printed(&mut shared_threads());
     assert!(said.starts_with("no server is named, so the threads are in a file"), "{said}");

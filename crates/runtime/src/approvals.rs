@@ -16,7 +16,7 @@ use crate::approve::{Approve, ApproveAnswer};
 use crate::error::AgentError;
 use crate::index::PendingApproval;
 use crate::load::load;
-use crate::posting::{Bound, decided, lapsed_at, post_decision};
+use crate::posting::{Bound, decided, lapsed_at, people, post_decision};
 use crate::run::{Reply, RunStream};
 use crate::store::{InboxItem, Page};
 use crate::thread::ThreadHandle;
@@ -227,7 +227,8 @@ impl Approvals {
         }
         if let Some(who) = &self.principal {
             self.authorize(who, &found).await?;
-            decision.by.get_or_insert_with(|| who.id.clone());
+            // Whoever they say they are: a decision may have come in a request of theirs.
+            decision.by = Some(who.id.clone());
         }
         self.check(&found.pending, &decision).map_err(invalid)?;
         let pending = &found.pending;
@@ -247,17 +248,13 @@ impl Approvals {
     }
 
     async fn authorize(&self, who: &Identity, found: &Found) -> Result<(), AgentError> {
-        let allowed = match &self.inner.approving.authorize {
-            Some(authorize) => authorize(who.clone(), found.pending.clone()).await,
-            None => {
-                let run = found.fold.run().map(|run| &run.principal).or(found.fold.last_run().map(|run| &run.principal));
-                match run.and_then(Option::as_ref) {
-                    Some(principal) => {
-                        serde_json::from_value::<Identity>(principal.clone()).is_ok_and(|principal| principal.is_same_as(who))
-                    }
-                    None => true,
-                }
-            }
+        let allowed = if let Some(authorize) = &self.inner.approving.authorize {
+            authorize(who.clone(), found.pending.clone()).await
+        } else {
+            let run = found.fold.run().map(|run| &run.principal).or(found.fold.last_run().map(|run| &run.principal));
+            run.and_then(Option::as_ref).is_none_or(|principal| {
+                serde_json::from_value::<Identity>(principal.clone()).is_ok_and(|principal| principal.is_same_as(who))
+            })
         };
         if allowed {
             return Ok(());
@@ -308,9 +305,9 @@ impl Approvals {
     /// the call refused. Where another process moves the thread, it goes on there, and this fails with `TOOLWRIGHT_SESSION_BUSY`
     /// although the decision counts.
     pub async fn resolve(&self, id: &ApprovalId, decision: Decision) -> Result<Reply, AgentError> {
-        match self.decide(id, decision).await {
-            Ok(()) => self.handle(id)?.resume().await,
-            Err(lapsed @ AgentError::ApprovalLapsed { .. }) => match self.handle(id)?.resume().await {
+        match Box::pin(self.decide(id, decision)).await {
+            Ok(()) => Box::pin(self.handle(id)?.resume()).await,
+            Err(lapsed @ AgentError::ApprovalLapsed { .. }) => match Box::pin(self.handle(id)?.resume()).await {
                 // It was refused before this, and the run has gone on.
                 Err(AgentError::NothingToResume { .. } | AgentError::AwaitingApproval { .. }) => Err(lapsed),
                 resumed => resumed,
@@ -321,7 +318,7 @@ impl Approvals {
 
     /// As [`Approvals::resolve`], as a stream that begins with `tool.resume`.
     pub async fn resolve_stream(&self, id: &ApprovalId, decision: Decision) -> Result<RunStream, AgentError> {
-        match self.decide(id, decision).await {
+        match Box::pin(self.decide(id, decision)).await {
             Ok(()) | Err(AgentError::ApprovalLapsed { .. }) => Ok(self.handle(id)?.resume_stream()),
             Err(error) => Err(error),
         }
@@ -336,11 +333,16 @@ impl Approvals {
     /// named, anybody may decide. Told as `approval.delegated` once an owner of the thread takes it.
     pub async fn delegate(&self, id: &ApprovalId, to: Vec<String>, by: Option<String>, note: Option<String>) -> Result<(), AgentError> {
         let found = self.find(id).await?;
+        let mut by = by;
         if let Some(who) = &self.principal {
             self.authorize(who, &found).await?;
+            // Nobody makes a decider of themselves.
+            if !found.pending.deciders.is_empty() && !found.pending.deciders.contains(&who.id) {
+                return Err(AgentError::ApprovalForbidden { approval: id.to_string(), who: who.id.clone() });
+            }
+            by = Some(who.id.clone());
         }
-        let by = by.or_else(|| self.principal.as_ref().map(|who| who.id.clone()));
-        let to_count = u32::try_from(to.len()).unwrap_or(u32::MAX);
+        let to_count = people(&to);
         if !to.is_empty() && to_count < found.pending.quorum {
             let problem = format!("{} people have to approve, and it would be handed to {to_count}", found.pending.quorum);
             return Err(AgentError::ApprovalInvalid { approval: id.to_string(), problem });

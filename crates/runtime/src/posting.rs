@@ -90,6 +90,12 @@ pub(crate) async fn post_decision(store: &dyn Store, bound: &Bound, decision: De
     Err(AgentError::ApprovalNotFound { approval: approval.to_string() })
 }
 
+/// How many different people these names are of.
+pub(crate) fn people(names: &[String]) -> u32 {
+    let different: std::collections::BTreeSet<&String> = names.iter().collect();
+    u32::try_from(different.len()).unwrap_or(u32::MAX)
+}
+
 /// A timer: key, moment, and what is posted then.
 pub(crate) type Timer = (String, Timestamp, InboxItem);
 

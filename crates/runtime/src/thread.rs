@@ -13,6 +13,7 @@ use toolwright_core::{
 use toolwright_tool::{Identity, StateMap};
 
 use crate::agent::{AgentInner, Start, check_budgets, check_limits, checked_input};
+use crate::approve::Approve;
 use crate::attachments::keep_input;
 use crate::compaction::{Compaction, Configured};
 use crate::error::AgentError;
@@ -173,8 +174,14 @@ impl ThreadHandle {
     }
 
     /// Lets code decide what waits, where the agent has some, and goes on until nothing waits that it decides (sdk-tools 13.6).
-    async fn with_decisions(&self, mut reply: Reply) -> Result<Reply, AgentError> {
-        let Some(approve) = &self.inner.approving.approve else { return Ok(reply) };
+    async fn with_decisions(&self, reply: Reply) -> Result<Reply, AgentError> {
+        match &self.inner.approving.approve {
+            Some(approve) if !reply.pending.is_empty() => Box::pin(self.decided_by(approve, reply)).await,
+            _ => Ok(reply),
+        }
+    }
+
+    async fn decided_by(&self, approve: &Approve, mut reply: Reply) -> Result<Reply, AgentError> {
         while !reply.pending.is_empty() && !self.asks_nobody(&reply) && approve.decide(&self.inner, &reply).await? {
             reply = match self.resume_stream().await {
                 // What was decided is one approval of several, or had moved the thread before.

@@ -15,7 +15,7 @@ use toolwright_core::{
     ToolFailureKind, ToolOutput,
 };
 use toolwright_runtime::{Agent, AgentBuilder, AgentError, ApproveAnswer, FixedClock, InboxItem, MemoryStore, Reply, StageKind, Store};
-use toolwright_tool::{ApprovalOutcome, ApprovalRequest, NeedsApproval, Tool};
+use toolwright_tool::{ApprovalOutcome, ApprovalRequest, Identity, NeedsApproval, Tool};
 
 fn asks(name: &str, log: &Log) -> Tool {
     logged_with(Tool::new(name, "Acts.").needs_approval(), log)
@@ -168,8 +168,8 @@ async fn what_is_done_is_never_done_again_after_an_approval() {
         // Of the call that was decided, and nothing else: not in its bodies, not in its model calls, not in its events.
         assert_eq!(log.take(), [format!("body {call}")]);
         assert_eq!(model.steps().len(), 1);
-        let begun: BTreeSet<String> = events.iter().filter_map(|event| call_of(event).map(|id| id.to_string())).collect();
-        let expected = call[1..].parse::<u32>().unwrap();
+        let begun: BTreeSet<String> = events.iter().filter_map(call_of).map(ToString::to_string).collect();
+        let expected: u32 = call.strip_prefix('c').unwrap().parse().unwrap();
         let next = (expected < 3).then(|| format!("c{}", expected + 1));
         assert_eq!(begun, [call.to_owned()].into_iter().chain(next).collect());
     }
@@ -201,12 +201,12 @@ fn ends(events: &[Event]) -> Vec<(String, &'static str)> {
 // case: field-reports 65
 #[tokio::test]
 async fn a_call_that_does_not_run_has_its_end_in_the_stream_and_in_the_journal() {
-    let refuses: [(&str, Option<fn() -> Decision>, ToolFailureKind); 5] = [
-        ("a person", Some(|| Decision::reject().note("not today")), ToolFailureKind::Rejected),
+    let refuses = [
+        ("a person", Some(Decision::reject().note("not today")), ToolFailureKind::Rejected),
         ("time", None, ToolFailureKind::Denied),
         ("the policy", None, ToolFailureKind::Denied),
         ("code", None, ToolFailureKind::Rejected),
-        ("outside", Some(|| Decision::reject().note("no date")), ToolFailureKind::Rejected),
+        ("outside", Some(Decision::reject().note("no date")), ToolFailureKind::Rejected),
     ];
     for (who, decision, kind) in refuses {
         let (store, log, clock) = (MemoryStore::new(), Log::default(), FixedClock::at(Timestamp(1000)));
@@ -237,7 +237,7 @@ async fn a_call_that_does_not_run_has_its_end_in_the_stream_and_in_the_journal()
                 let (events, reply) = collect(thread.stream("go")).await;
                 assert_eq!((ends(&events), reply.as_ref().unwrap().pending.len()), (Vec::new(), 1), "{who}");
                 if let Some(decision) = decision {
-                    agent.approvals().decide(&of(&reply.unwrap(), "c"), decision()).await.unwrap();
+                    agent.approvals().decide(&of(&reply.unwrap(), "c"), decision).await.unwrap();
                 } else {
                     clock.advance(1000);
                     assert_eq!(store.post_due(Timestamp(2000), 10).await.unwrap(), [id()]);
@@ -551,4 +551,48 @@ async fn a_question_that_an_approval_of_another_call_does_not_answer_stands_as_i
         })
         .collect();
     assert_eq!(decided, [false, true]);
+}
+
+#[tokio::test]
+async fn who_decides_in_their_own_name_decides_in_no_other() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    let script = Script::new([calls([("c", "act", "{}")]), say("done")]);
+    let tool = asks_for("act", &log, ApprovalRequest::new().deciders(["ada", "bob"]).quorum(2));
+    let agent = agent(script).tool(tool).store(store.clone()).build().unwrap();
+    let first = agent.thread("t").send("go").await.unwrap();
+    let approval = of(&first, "c");
+    let [ada, mallory] = ["ada", "mallory"].map(|name| agent.approvals().on_behalf_of(Identity::new(name)));
+    // The decision may have come in a request, with any name in it.
+    ada.decide(&approval, Decision::approve().by("bob")).await.unwrap();
+    assert_eq!(agent.approvals().get(&approval).await.unwrap().approved_by, ["ada"]);
+    let twice = ada.decide(&approval, Decision::approve().by("bob")).await.unwrap_err();
+    assert_eq!(twice, AgentError::ApprovalConflict { approval: approval.to_string(), by: Some("ada".to_owned()) });
+    let forbidden = AgentError::ApprovalForbidden { approval: approval.to_string(), who: "mallory".to_owned() };
+    assert_eq!(mallory.decide(&approval, Decision::approve().by("bob")).await.unwrap_err(), forbidden);
+    // Nor does anybody make a decider of themselves, or two of one.
+    let to = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    let handed = mallory.delegate(&approval, to(&["mallory", "ada"]), Some("ada".to_owned()), None).await;
+    assert_eq!(handed.unwrap_err(), forbidden);
+    let handed = ada.delegate(&approval, to(&["cleo", "cleo"]), None, None).await.unwrap_err();
+    assert_eq!(handed.code(), "TOOLWRIGHT_APPROVAL_INVALID", "{handed}");
+    ada.delegate(&approval, to(&["cleo", "bob"]), Some("bob".to_owned()), None).await.unwrap();
+    assert_eq!(agent.approvals().get(&approval).await.unwrap().deciders, ["cleo", "bob"]);
+    let reply = agent.approvals().resolve(&approval, Decision::approve().by("cleo")).await.unwrap();
+    assert_eq!((reply.finish_reason, log.len()), (FinishReason::Stop, 1));
+    let by = journal(&store, &id()).await.iter().find_map(|record| match &record.body {
+        RecordBody::ApprovalDelegated(delegation) => delegation.by.clone(),
+        _ => None,
+    });
+    assert_eq!(by.as_deref(), Some("ada"));
+}
+
+#[tokio::test]
+async fn a_policy_that_asks_for_more_people_than_it_names_is_an_error_and_no_wait_without_end() {
+    let log = Log::default();
+    let script = Script::new([calls([("c", "act", "{}")]), say("done")]);
+    let tool = asks_for("act", &log, ApprovalRequest::new().deciders(["ada", "ada"]).quorum(2));
+    let reply = agent(script).tool(tool).build().unwrap().thread("t").send("go").await.unwrap();
+    let (kind, _, message) = failure(&reply);
+    assert!(kind == ToolFailureKind::Execution && message.contains("asks for 2 approvals and names 1"), "{message}");
+    assert_eq!((reply.finish_reason, log.len()), (FinishReason::Stop, 0));
 }

@@ -18,9 +18,9 @@ pub use tokio_util::sync::CancellationToken;
 pub use toolwright_core as core;
 pub use toolwright_core::compact::{is_pinned, pin_message};
 pub use toolwright_core::{
-    AbortReason, Action, Annotations, ApprovalId, AskKind, Author, Decision, DecisionVerdict, Event, EventKind, FinishReason, Input, Issue,
-    Item, Message, OnInterrupt, Outcome, Part, Record, RecordBody, Remember, RunId, RunLimits, Seq, Side, Thread, ThreadId, Timestamp,
-    ToolFailure, ToolFailureKind, ToolName, ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
+    AbortReason, Action, Annotations, ApprovalId, AskKind, Author, Decision, DecisionVerdict, EnvNeed, Event, EventKind, FinishReason,
+    Input, Issue, Item, Message, OnInterrupt, Outcome, Part, Record, RecordBody, Remember, RunId, RunLimits, Seq, Side, Thread, ThreadId,
+    Timestamp, ToolFailure, ToolFailureKind, ToolName, ToolOrigin, ToolOutput, ToolSpec, Transcript, Usage,
 };
 /// Hooks, guardrails and budgets: the guide `docs/guardrails.md` says which is for what.
 pub use toolwright_core::{Budget, BudgetTrip, GuardrailTrip, OnExceeded};
@@ -30,11 +30,11 @@ pub use toolwright_runtime::{
 };
 pub use toolwright_runtime::{
     AgentError, Approvals, ApproveAnswer, Calls, Canceller, Check, Clock, CompactedMessages, Compaction, CompactionFailure,
-    CompactionOutcome, CompactionPlan, CompactionRequest, CompactionStrategy, EnvEntry, EnvType, FixedClock, ForkAt, ForkPatch, GateCall, InstalledResolvers,
-    Joined, MemoryStore, Model, ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelResolver, ModelSettings,
-    ModelStream, OnDrift, Page, PendingApproval, Prices, PruneToolResults, Question, Registry, RegistryError, Reply, RunControl, RunStream,
-    Stage, StageKind, Store, StoreError, Summarize, SystemClock, ThreadEvents, ThreadHandle, ThreadInfo, ThreadQuery, ThreadStatus,
-    Threads, Ticket, ToolChoice, TurnPolicy, TwoPhase, Worker, compact_messages,
+    CompactionOutcome, CompactionPlan, CompactionRequest, CompactionStrategy, EnvEntry, EnvType, FixedClock, ForkAt, ForkPatch, GateCall,
+    InstalledResolvers, Joined, MemoryStore, Model, ModelChoice, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest,
+    ModelResolver, ModelSettings, ModelStream, OnDrift, Page, PendingApproval, Prices, PruneToolResults, Question, Registry, RegistryError,
+    Reply, RunControl, RunStream, Stage, StageKind, Store, StoreError, Summarize, SystemClock, ThreadEvents, ThreadHandle, ThreadInfo,
+    ThreadQuery, ThreadStatus, Threads, Ticket, ToolChoice, TurnPolicy, TwoPhase, Worker, compact_messages,
 };
 #[doc(hidden)]
 pub use toolwright_tool::macro_support;

@@ -75,6 +75,13 @@ impl Dispatch {
         let Some(thread) = &request.run.thread else {
             return Stopped::refused(ToolFailure::denied(name, Some("nobody can be asked outside a thread".to_owned())));
         };
+        let people = crate::posting::people(&ask.deciders);
+        if people > 0 && people < ask.quorum {
+            // Nobody could ever let it run.
+            let message =
+                format!("`{name}` asks for {} approvals and names {people} who may decide; name more, or ask for fewer", ask.quorum);
+            return Stopped::refused(ToolFailure::new(ToolFailureKind::Execution, name, &message));
+        }
         let millis = |time: std::time::Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let within = ask.within.or(self.approval_ttl);
         let ask = ApprovalAsk {

@@ -22,3 +22,8 @@ mod approvals_guide {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/stores.md")]
 mod stores_guide {}
+
+/// The code of the guide to hooks, guardrails and budgets compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guardrails.md")]
+mod guardrails_guide {}

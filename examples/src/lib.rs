@@ -8,6 +8,11 @@
 #[doc = include_str!("../../docs/threads.md")]
 mod threads_guide {}
 
+/// The code of the guide to permissions compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/permissions.md")]
+mod permissions_guide {}
+
 /// The code of the guide to stores compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/stores.md")]

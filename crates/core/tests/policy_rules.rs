@@ -74,7 +74,6 @@ fn rules_look_at_arguments() {
     assert_eq!((deep("/a/b~1c/1"), deep("/a/b~1c/0"), deep("a.b"), deep("/a/x")), (DENY, None, DENY, None));
 }
 
-// rule: sdk-tools 12.2/11
 #[test]
 fn what_is_in_doubt_never_allows() {
     let with = |rule: Rule, args: &Value| verdict(vec![rule.argument("x", "^ok")], "t", args).0.is_some();
@@ -336,6 +335,7 @@ fn a_regular_expression_that_would_be_too_big_is_refused() {
     assert!(wrong.contains("too big"), "{wrong}");
 }
 
+// rule: sdk-tools 12.2/11
 #[test]
 fn rules_as_data_say_the_same_as_rules_in_code() {
     let data = json!({ "rules": [

@@ -24,6 +24,7 @@ use crate::index::PendingApproval;
 use crate::input::{Ticket, TurnPolicy, post_input};
 use crate::keep::Beside;
 use crate::load::{Loaded, load, read_through};
+use crate::permissions::Facts;
 use crate::shell::{Position, RunSetup, Shell, Stopper};
 use crate::store::{Append, Claim, InboxItem, Store, StoreError};
 use crate::subscription::Subscription;
@@ -303,7 +304,7 @@ impl Owner<'_> {
         };
         let from = Position { durable: thread.head(), saved_at };
         let transcript_before = thread.transcript().len();
-        let mut driver = Driver::new(thread, Arc::new(inner.dispatch.registry.clone()), next);
+        let mut driver = Driver::new(thread, Arc::new(Facts(Arc::clone(&inner.dispatch))), next);
         let beside = Beside::of_run(inner, id, claim.fence()).await?;
         let now = inner.clock.now();
         driver.open(id, now)?;

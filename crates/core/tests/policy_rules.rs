@@ -57,7 +57,7 @@ fn the_first_rule_that_matches_decides() {
 #[test]
 fn rules_look_at_arguments() {
     let is = |matches: ArgMatch, args: Value| verdict(vec![deny("t").argument("x", matches)], "t", &args).0 == DENY;
-    assert!(is("^/etc".into(), json!({ "x": "/etc/passwd" })) && !is("^/etc".into(), json!({ "x": "/home/etc" })));
+    assert!(is("^/etc".into(), json!({ "x": "/etc/passwd" })) && !is("^/etc".into(), json!({ "x": "/srv/etc" })));
     assert!(is(ArgMatch::glob("*.env"), json!({ "x": "a/b\n.env" })) && !is(ArgMatch::glob("*.env"), json!({ "x": ".envs" })));
     assert!(is(ArgMatch::prefix("a.c"), json!({ "x": "a.cd" })) && !is(ArgMatch::prefix("a.c"), json!({ "x": "abcd" })));
     assert!(is(ArgMatch::equals(1), json!({ "x": 1.0 })) && !is(ArgMatch::equals(1), json!({ "x": "1" })));

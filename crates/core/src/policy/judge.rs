@@ -110,7 +110,7 @@ impl ToolRules {
     }
 }
 
-impl<'a> Judging<'a> {
+impl Judging<'_> {
     /// Tells what the code of a rule said.
     pub fn answer(&mut self, rule: usize, says: bool) {
         self.answer = Some((rule, says));

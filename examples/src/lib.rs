@@ -18,6 +18,11 @@ mod secrets_guide {}
 #[doc = include_str!("../../docs/approvals.md")]
 mod approvals_guide {}
 
+/// The code of the guide to permissions compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/permissions.md")]
+mod permissions_guide {}
+
 /// The code of the guide to stores compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/stores.md")]

@@ -171,6 +171,8 @@ fn what_shells_read_differently_or_evaluate_is_unclear() {
         "sudo -s",
         "sudo --unknown a",
         "env -C / a",
+        "env x-y=1 rm z",
+        "sudo =1 rm z",
         "timeout $x a",
         "nice --what a",
         "busybox sh -c a",

@@ -57,7 +57,7 @@ fn the_first_rule_that_matches_decides() {
 #[test]
 fn rules_look_at_arguments() {
     let is = |matches: ArgMatch, args: Value| verdict(vec![deny("t").argument("x", matches)], "t", &args).0 == DENY;
-    assert!(is("^/etc".into(), json!({ "x": "/etc/passwd" })) && !is("^/etc".into(), json!({ "x": "/home/etc" })));
+    assert!(is("^/etc".into(), json!({ "x": "/etc/passwd" })) && !is("^/etc".into(), json!({ "x": "/srv/etc" })));
     assert!(is(ArgMatch::glob("*.env"), json!({ "x": "a/b\n.env" })) && !is(ArgMatch::glob("*.env"), json!({ "x": ".envs" })));
     assert!(is(ArgMatch::prefix("a.c"), json!({ "x": "a.cd" })) && !is(ArgMatch::prefix("a.c"), json!({ "x": "abcd" })));
     assert!(is(ArgMatch::equals(1), json!({ "x": 1.0 })) && !is(ArgMatch::equals(1), json!({ "x": "1" })));
@@ -74,7 +74,6 @@ fn rules_look_at_arguments() {
     assert_eq!((deep("/a/b~1c/1"), deep("/a/b~1c/0"), deep("a.b"), deep("/a/x")), (DENY, None, DENY, None));
 }
 
-// rule: sdk-tools 12.2/11
 #[test]
 fn what_is_in_doubt_never_allows() {
     let with = |rule: Rule, args: &Value| verdict(vec![rule.argument("x", "^ok")], "t", args).0.is_some();
@@ -336,6 +335,7 @@ fn a_regular_expression_that_would_be_too_big_is_refused() {
     assert!(wrong.contains("too big"), "{wrong}");
 }
 
+// rule: sdk-tools 12.2/11
 #[test]
 fn rules_as_data_say_the_same_as_rules_in_code() {
     let data = json!({ "rules": [

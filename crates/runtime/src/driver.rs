@@ -33,6 +33,11 @@ pub trait ToolFacts: Send + Sync {
 
     /// What happens to a call that had begun when the process died.
     fn after_interrupt(&self, tool: &str) -> OnInterrupt;
+
+    /// The same under the permission mode that the thread says: where it refuses the tool, or nobody is asked, the call fails.
+    fn after_interrupt_in(&self, tool: &str, _mode: Option<PermissionMode>) -> OnInterrupt {
+        self.after_interrupt(tool)
+    }
 }
 
 /// What the gate found about a call.
@@ -518,7 +523,7 @@ impl Driver {
             if self.thread.run().is_some_and(|run| run.ending.is_some()) {
                 return self.outcome_unknown(call, &tool, "the run ended", now);
             }
-            match self.facts.after_interrupt(&tool) {
+            match self.facts.after_interrupt_in(&tool, self.thread.permission_mode()) {
                 // A fork's run may let fewer run at once than the one that began them.
                 OnInterrupt::Rerun if self.has_no_slot() => return Ok(Attended::Nothing),
                 OnInterrupt::Rerun => {}

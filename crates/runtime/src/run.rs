@@ -24,6 +24,7 @@ use crate::index::PendingApproval;
 use crate::input::{Ticket, TurnPolicy, post_input};
 use crate::keep::Beside;
 use crate::load::{Loaded, load, read_through};
+use crate::permissions::Facts;
 use crate::shell::{Position, RunSetup, Shell, Stopper};
 use crate::store::{Append, Claim, InboxItem, Store, StoreError};
 use crate::subscription::Subscription;
@@ -304,7 +305,7 @@ impl Owner<'_> {
         let from = Position { durable: thread.head(), saved_at };
         let transcript_before = thread.transcript().len();
         let beside = Beside::of_run(inner, id, claim.fence()).await?;
-        let mut driver = Driver::new(thread, Arc::new(inner.dispatch.registry.clone()), next).redacting(beside.redactor.clone());
+        let mut driver = Driver::new(thread, Arc::new(Facts(Arc::clone(&inner.dispatch))), next).redacting(beside.redactor.clone());
         let now = inner.clock.now();
         driver.open(id, now)?;
         if let Some(drift) = drift {

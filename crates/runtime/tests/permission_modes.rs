@@ -168,7 +168,7 @@ async fn in_dont_ask_nothing_pauses_and_no_code_is_asked() {
     assert_eq!(asked.load(Ordering::SeqCst), 0);
 }
 
-// rule: sdk-tools 16.1, sdk-tools 16.3/1
+// rule: sdk-tools 16.1
 #[tokio::test]
 async fn the_mode_is_the_runs_else_the_threads_else_the_agents() {
     let log = Log::default();
@@ -277,7 +277,7 @@ async fn a_switch_reaches_a_run_that_goes_on() {
     assert_eq!(elsewhere.current_permission_mode().await.unwrap(), Plan);
 }
 
-// rule: sdk-tools 16.3/14, sdk-tools 13.4/7, sdk-tools 36/8
+// rule: sdk-tools 16.3/14, sdk-tools 13.4/7
 #[tokio::test]
 async fn an_approved_call_is_refused_where_plan_mode_is_on_by_then() {
     let log = Log::default();
@@ -346,4 +346,35 @@ async fn a_direct_call_stands_under_the_mode_too() {
     let reply = agent.invoke("change", "{}").await.unwrap();
     assert!(matches!(reply.outcome, Some(Outcome::Failed { failure }) if failure.kind == ToolFailureKind::Denied));
     assert_eq!(log.len(), 0);
+}
+
+/// A store with a thread whose process was gone while `act` ran.
+async fn interrupted(tool: Tool) -> MemoryStore {
+    let store = MemoryStore::new();
+    let script = Script::new([calls([("c1", "act", "{}")]), say("done")]);
+    agent(script).tool(tool).store(store.clone()).build().unwrap().thread("t").send("go").await.unwrap();
+    let whole = journal(&store, &id()).await;
+    let begun = whole.iter().position(|record| matches!(record.body, RecordBody::CallExecuting { .. })).unwrap();
+    store_of(&id(), &whole[..=begun]).await
+}
+
+// rule: sdk-tools 16.3/5
+#[tokio::test]
+async fn what_was_running_at_a_crash_stands_under_the_mode_that_is_on_by_then() {
+    for (mode, destructive, fails) in [(Default, false, false), (Plan, false, true), (DontAsk, false, false), (DontAsk, true, true)] {
+        let log = Log::default();
+        let tool = |log: &Log| {
+            let tool = Tool::new("act", "Acts.");
+            logged_with(if destructive { tool.destructive() } else { tool }, log)
+        };
+        let store = interrupted(tool(&Log::default())).await;
+        let agent = agent(Script::new([say("done")])).tool(tool(&log)).store(store).build().unwrap();
+        let thread = agent.thread("t");
+        thread.set_permission_mode(mode).await.unwrap();
+        let reply = thread.resume().await.unwrap();
+        assert_eq!((reply.text.as_str(), log.len() == 1), ("done", !fails), "{mode} {destructive}");
+        if fails {
+            assert!(failure(&reply).2.contains("its outcome is unknown"));
+        }
+    }
 }

@@ -57,7 +57,7 @@ fn no() -> ApprovalOutcome {
 }
 
 // rule: sdk-tools 12.2/1, sdk-tools 12.2/2, sdk-tools 12.2/3, sdk-tools 12.2/4
-// rule: sdk-tools 3.1/4, sdk-tools 3.1/6, sdk-tools 36/4, sdk-runtime GATE-2
+// rule: sdk-tools 3.1/4, sdk-tools 3.1/6, sdk-tools 36/4
 #[tokio::test]
 async fn the_first_rule_that_matches_decides_and_the_tool_keeps_its_refusal() {
     use ApprovalOutcome::{Ask, Run};
@@ -332,7 +332,6 @@ fn say_script() -> Arc<Script> {
     Script::new([say("done")])
 }
 
-// rule: sdk-tools 12.2/8
 #[tokio::test]
 async fn rules_see_the_name_a_tool_is_registered_under() {
     let log = Log::default();

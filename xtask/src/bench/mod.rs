@@ -9,6 +9,7 @@ mod decided;
 mod journal;
 pub(crate) mod local;
 mod loops;
+mod policy;
 mod redact;
 
 use std::process::ExitCode;
@@ -65,6 +66,7 @@ const FIGURES: &[Figure] = &[
     Figure { name: "loop.growth", unit: "x", limit: Limit::AtMost(4.4), measure: loops::growth },
     Figure { name: "assemble", unit: "MB/s", limit: Limit::AtLeast(100.0), measure: assemble::recorded },
     Figure { name: "redact", unit: "MB/s", limit: Limit::AtLeast(200.0), measure: redact::throughput },
+    Figure { name: "policy", unit: "µs", limit: Limit::AtMost(20.0), measure: policy::rules },
     Figure { name: "parallel", unit: "ms", limit: Limit::AtMost(25.0), measure: loops::parallel },
     Figure { name: "journal.ratio", unit: "x", limit: Limit::AtLeast(0.35), measure: journal::journal },
     Figure { name: "journal.scaling", unit: "x", limit: Limit::AtLeast(5.0), measure: journal::journal },

@@ -105,6 +105,8 @@ pub(crate) enum Condition {
 #[derive(Debug)]
 pub(crate) struct Commands {
     pub(crate) argument: String,
+    /// The number of that argument, among all that rules take for commands.
+    pub(crate) number: usize,
     pub(crate) patterns: Vec<CommandPattern>,
     pub(crate) redirects: bool,
 }
@@ -115,6 +117,7 @@ impl RuleSet {
         let mut problems: Vec<InvalidRule> = Vec::new();
         let mut collected: Vec<Collecting> = Vec::new();
         let (mut names, mut conditions, mut commands) = (Vec::new(), Vec::new(), Vec::new());
+        let mut command_arguments: Vec<String> = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
             let mut problem = |field: &str, problem: String| {
                 problems.push(InvalidRule { source: None, index: Some(index), field: field.to_owned(), problem });
@@ -182,7 +185,11 @@ impl RuleSet {
                         Err(wrong) => problem("command", wrong.to_string()),
                     }
                 }
-                Commands { argument: command.argument.clone(), patterns, redirects: command.redirects }
+                let number = command_arguments.iter().position(|there| *there == command.argument).unwrap_or_else(|| {
+                    command_arguments.push(command.argument.clone());
+                    command_arguments.len() - 1
+                });
+                Commands { argument: command.argument.clone(), number, patterns, redirects: command.redirects }
             }));
         }
         if !problems.is_empty() {
@@ -218,10 +225,10 @@ impl RuleSet {
             (named && comes_from() && says()).then_some(index)
         };
         let rules: Vec<usize> = self.inner.rules.iter().enumerate().filter_map(concerns).collect();
-        let mut commands: Vec<String> = Vec::new();
+        let mut commands: Vec<(usize, String)> = Vec::new();
         for command in rules.iter().filter_map(|index| self.inner.commands.get(*index).and_then(Option::as_ref)) {
-            if !commands.contains(&command.argument) {
-                commands.push(command.argument.clone());
+            if !commands.iter().any(|(number, _)| *number == command.number) {
+                commands.push((command.number, command.argument.clone()));
             }
         }
         let shadows = rules.iter().any(|index| self.inner.rules.get(*index).is_some_and(Rule::is_shadow));
@@ -236,7 +243,7 @@ pub struct ToolRules {
     /// Their indices.
     pub(crate) rules: Vec<usize>,
     /// The arguments that rules take for commands.
-    pub(crate) commands: Vec<String>,
+    pub(crate) commands: Vec<(usize, String)>,
     pub(crate) shadows: bool,
 }
 

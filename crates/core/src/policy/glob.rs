@@ -4,6 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Glob {
     text: String,
+    /// It has neither stars nor question marks.
+    literal: bool,
     /// What stands between the stars, in order; one piece means no star.
     pieces: Vec<Vec<Option<char>>>,
 }
@@ -11,7 +13,7 @@ pub(crate) struct Glob {
 impl Glob {
     pub(crate) fn parse(text: &str) -> Self {
         let piece = |piece: &str| piece.chars().map(|c| (c != '?').then_some(c)).collect();
-        Self { text: text.to_owned(), pieces: text.split('*').map(piece).collect() }
+        Self { text: text.to_owned(), literal: !Self::is_glob(text), pieces: text.split('*').map(piece).collect() }
     }
 
     /// Whether a text has something that makes it a glob.
@@ -21,7 +23,7 @@ impl Glob {
 
     /// The text, if it stands for itself.
     pub(crate) fn literal(&self) -> Option<&str> {
-        (!Self::is_glob(&self.text)).then_some(self.text.as_str())
+        self.literal.then_some(self.text.as_str())
     }
 
     /// Whether it is `*` alone.

@@ -51,21 +51,21 @@ pub enum Step {
 }
 
 /// A part of a call that is judged by itself.
-struct Part<'a> {
-    what: What<'a>,
+struct Part {
+    what: What,
     /// The rule that decided.
     by: Option<usize>,
     /// The first rule of each action that may match it.
     doubts: [Option<usize>; 3],
 }
 
-enum What<'a> {
+enum What {
     /// The call as a whole: it has no commands.
     Call,
-    /// A command in an argument.
-    Command { argument: &'a str, command: SimpleCommand },
+    /// A command in an argument; `base` is where its name begins after the folders before it.
+    Command { argument: usize, command: SimpleCommand, base: usize },
     /// Something in an argument that can't be told.
-    Unclear { argument: &'a str, why: String },
+    Unclear { argument: usize, why: String },
 }
 
 /// A call being judged. [`step`](Self::step) until it is done.
@@ -76,7 +76,7 @@ pub struct Judging<'a> {
     /// How many of the rules were tried.
     tried: usize,
     fared: Vec<Option<Fared>>,
-    parts: Vec<Part<'a>>,
+    parts: Vec<Part>,
     /// The arguments that are commands have been read.
     read: bool,
     /// The rule whose code was asked, and what it said.
@@ -110,7 +110,7 @@ impl ToolRules {
     }
 }
 
-impl<'a> Judging<'a> {
+impl Judging<'_> {
     /// Tells what the code of a rule said.
     pub fn answer(&mut self, rule: usize, says: bool) {
         self.answer = Some((rule, says));
@@ -157,7 +157,7 @@ impl<'a> Judging<'a> {
                 }
             }
             self.tried += 1;
-            let denied = |part: &Part<'_>| part.by == Some(index) && rule.action == RuleAction::Deny;
+            let denied = |part: &Part| part.by == Some(index) && rule.action == RuleAction::Deny;
             if self.parts.iter().any(denied) || self.parts.iter().all(|part| part.by.is_some()) {
                 break;
             }
@@ -188,9 +188,10 @@ impl<'a> Judging<'a> {
 
     /// Replaces the call as a whole by the commands in it, where it has any.
     fn read_commands(&mut self) {
-        let mut parts: Vec<Part<'a>> = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
         let mut any = false;
-        for argument in &self.rules.commands {
+        for (number, argument) in &self.rules.commands {
+            let number = *number;
             let value = match self.call.args.get(argument) {
                 None | Some(Value::Null) => continue,
                 Some(value) => value,
@@ -198,8 +199,11 @@ impl<'a> Judging<'a> {
             any = true;
             let script = script_of(value);
             let part = |what| Part { what, by: None, doubts: [None; 3] };
-            parts.extend(script.commands.into_iter().map(|command| part(What::Command { argument, command })));
-            parts.extend(script.unclear.into_iter().map(|why| part(What::Unclear { argument, why })));
+            parts.extend(script.commands.into_iter().map(|command| {
+                let base = command.words.first().and_then(|name| name.text.rfind('/')).map_or(0, |slash| slash + 1);
+                part(What::Command { argument: number, command, base })
+            }));
+            parts.extend(script.unclear.into_iter().map(|why| part(What::Unclear { argument: number, why })));
         }
         // A text without commands runs nothing: rules about the tool as a whole still speak of it.
         if any && !parts.is_empty() {
@@ -212,9 +216,9 @@ impl<'a> Judging<'a> {
         // For each action the first rule, and what it was about.
         let mut denied: Option<usize> = None;
         let mut asked: Option<usize> = None;
-        let mut doubted: Option<(usize, &What<'_>)> = None;
+        let mut doubted: Option<(usize, &What)> = None;
         let mut allowed: Option<usize> = None;
-        let mut unsaid: Option<&What<'_>> = None;
+        let mut unsaid: Option<&What> = None;
         let first = |slot: &mut Option<usize>, index: usize| *slot = Some(slot.map_or(index, |there| there.min(index)));
         for part in &self.parts {
             let action = part.by.and_then(rule).map(Rule::action);
@@ -285,14 +289,17 @@ fn unclear(why: &str) -> Script {
     Script { commands: Vec::new(), unclear: vec![why.to_owned()] }
 }
 
-impl Part<'_> {
+impl Part {
     fn fit(&self, rule: &Rule, commands: Option<&Commands>) -> Fit {
         let Some(commands) = commands else { return Fit::Yes };
         match &self.what {
             What::Call => Fit::No,
-            What::Unclear { argument, .. } if *argument == commands.argument => Fit::Maybe,
-            What::Command { argument, command } if *argument == commands.argument => {
-                let fits = commands.patterns.iter().map(|pattern| match rule.action {
+            What::Unclear { argument, .. } if *argument == commands.number => Fit::Maybe,
+            What::Command { argument, command, base } if *argument == commands.number => {
+                let name = command.words.first().map_or("", |name| name.text.as_str());
+                let base = name.get(*base..).unwrap_or(name);
+                let about = commands.patterns.iter().filter(|pattern| !pattern.is_about_others(name, base));
+                let fits = about.map(|pattern| match rule.action {
                     RuleAction::Allow => pattern.allows(command, commands.redirects),
                     RuleAction::Deny | RuleAction::Ask => pattern.catches(command),
                 });
@@ -307,7 +314,7 @@ impl Part<'_> {
     }
 }
 
-impl What<'_> {
+impl What {
     fn shown(&self) -> Cow<'static, str> {
         match self {
             Self::Command { command, .. } => Cow::Owned(format!("`{}`", bounded(&command.shown(), 200))),

@@ -4,6 +4,7 @@
 //! and what was decided is noted.
 
 mod audit;
+mod facts;
 mod mode;
 mod rules;
 mod thread;
@@ -20,6 +21,7 @@ use toolwright_tool::{ApprovalRequest, Identity, ToolContext, ToolError};
 
 pub use audit::PermissionEntry;
 pub(crate) use audit::{Audit, Trail};
+pub(crate) use facts::Facts;
 pub use mode::ModeSource;
 pub use rules::{RuleWhen, WhenCall};
 

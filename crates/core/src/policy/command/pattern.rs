@@ -75,6 +75,11 @@ impl CommandPattern {
         self.words.first().and_then(Glob::literal)
     }
 
+    /// Whether no command of this name can fit: `base` is the name without the folders before it.
+    pub(crate) fn is_about_others(&self, name: &str, base: &str) -> bool {
+        self.name().is_some_and(|own| own != base && own != name)
+    }
+
     /// Whether a command may run because of this pattern. Its name has to be as written, not a path to it; assignments and
     /// files that are read or written have to be part of what is allowed; a `*` in a word does not reach out of a folder with `..`.
     pub fn allows(&self, command: &SimpleCommand, redirects: bool) -> Fit {

@@ -284,7 +284,11 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], script: &mut Script, depth: usize)
     }
     let mut assigned = false;
     if wrapper.assigns {
-        while words.peek().is_some_and(|word| word.text.split_once('=').is_some_and(|(name, _)| parse::is_name(name))) {
+        while let Some((name, _)) = words.peek().and_then(|word| word.text.split_once('=')) {
+            if !parse::is_name(name) {
+                // Some take any word with `=` for an assignment, others for the command.
+                return unknown(script);
+            }
             words.next();
             assigned = true;
         }

@@ -220,7 +220,7 @@ impl Approvals {
     }
 
     pub(crate) async fn decide_bound(&self, id: &ApprovalId, sha256: Option<&str>, mut decision: Decision) -> Result<(), AgentError> {
-        let found = self.find(id).await?;
+        let found = Box::pin(self.find(id)).await?;
         let invalid = |problem: String| AgentError::ApprovalInvalid { approval: id.to_string(), problem };
         if sha256.is_some_and(|sha256| *found.pending.sha256 != *sha256) {
             return Err(invalid("it is about other arguments than those the call waits with; look at it again".to_owned()));
@@ -332,7 +332,7 @@ impl Approvals {
     /// Hands the decision to others: from now on they decide, by the names that decisions come with, and nobody else. With nobody
     /// named, anybody may decide. Told as `approval.delegated` once an owner of the thread takes it.
     pub async fn delegate(&self, id: &ApprovalId, to: Vec<String>, by: Option<String>, note: Option<String>) -> Result<(), AgentError> {
-        let found = self.find(id).await?;
+        let found = Box::pin(self.find(id)).await?;
         let mut by = by;
         if let Some(who) = &self.principal {
             self.authorize(who, &found).await?;

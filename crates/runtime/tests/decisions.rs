@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolwright_core::policy::PermissionMode;
 use toolwright_core::{
     ApprovalId, AskKind, CallId, Decision, EventKind, FinishReason, RecordBody, Remember, ThreadId, Timestamp, ToolFailureKind, ToolOutput,
 };
-use toolwright_runtime::{Agent, AgentBuilder, ApproveAnswer, FixedClock, MemoryStore, NoResolvers, PendingApproval, Reply};
+use toolwright_runtime::{Agent, AgentBuilder, ApproveAnswer, FixedClock, MemoryStore, NoResolvers, PendingApproval, Reply, RuleWhen};
 use toolwright_tool::{ApprovalOutcome, ApprovalRequest, Identity, NeedsApproval, PrincipalKind, Tool, ToolError};
 
 use common::*;
@@ -501,6 +502,53 @@ async fn an_application_says_itself_who_may_decide() {
     open.approvals().on_behalf_of(Identity::new("anybody")).resolve(&only(&waits).id, Decision::approve()).await.unwrap();
 }
 
+struct Listens(Log);
+
+impl toolwright_runtime::Hook for Listens {
+    fn name(&self) -> &'static str {
+        "listens"
+    }
+
+    fn pre_tool_call<'a>(
+        &'a self,
+        call: &'a toolwright_runtime::HookCall<'a>,
+    ) -> futures_util::future::BoxFuture<'a, Result<toolwright_runtime::BeforeCall, ToolError>> {
+        self.0.add(format!("hook {}", call.cx().principal().unwrap().id));
+        Box::pin(std::future::ready(Ok(toolwright_runtime::BeforeCall::Pass)))
+    }
+}
+
+// rule: sdk-tools 15/2
+#[tokio::test]
+async fn everybody_who_looks_at_a_call_is_told_whom_it_is_for() {
+    let log = Log::default();
+    let (of_rule, of_policy, of_body) = (log.clone(), log.clone(), log.clone());
+    let tool = Tool::new("act", "Acts.")
+        .needs_approval_if(move |cx| {
+            of_policy.add(format!("policy {}", cx.principal().unwrap().id));
+            async { Ok(false) }
+        })
+        .run_json(move |_, cx| {
+            of_body.add(format!("body {}", cx.principal().unwrap().id));
+            async { Ok::<_, ToolError>(Value::Null) }
+        })
+        .unwrap();
+    let agent = agent(turns(&["{}"]))
+        .tool(tool)
+        .hook(Listens(log.clone()))
+        .rules([
+            toolwright_core::policy::allow("other"),
+            toolwright_core::policy::deny("act").when(move |call| {
+                of_rule.add(format!("rule {}", call.principal().unwrap().id));
+                async { Ok(false) }
+            }),
+        ])
+        .build()
+        .unwrap();
+    agent.thread("t").principal(Identity::new("kim")).send("go").await.unwrap();
+    assert_eq!(log.all(), ["hook kim", "rule kim", "policy kim", "body kim"]);
+}
+
 // rule: sdk-tools 15/3
 #[tokio::test]
 async fn a_principal_is_kept_with_the_run_and_stands_in_no_event() {
@@ -560,6 +608,7 @@ async fn code_decides_until_the_run_is_done_or_it_defers() {
 }
 
 // rule: sdk-tools 13.6/3
+// rule: sdk-runtime SES-10
 // rule: sdk-tools 13.6/6
 #[tokio::test]
 async fn a_stream_ends_at_the_pause_and_a_decision_in_code_names_nobody() {
@@ -659,6 +708,23 @@ async fn a_question_waits_for_an_answer() {
     let reply = agent.approvals().resolve(&only(&waits).id, Decision::reject()).await.unwrap();
     let (kind, _, message) = failure(&reply);
     assert_eq!((kind, message.as_str(), log.len()), (ToolFailureKind::Rejected, "the user declined to answer", 0));
+}
+
+// rule: sdk-tools 14.2/5
+#[tokio::test]
+async fn a_question_may_be_asked_in_plan_mode_and_not_where_nobody_is_asked() {
+    for (mode, waits) in [(PermissionMode::Plan, true), (PermissionMode::DontAsk, false)] {
+        let log = Log::default();
+        let tool = question(&log).with_spec(|spec| {
+            spec.annotations = toolwright_core::Annotations { read_only_hint: Some(true), ..Default::default() };
+        });
+        let agent = agent(Script::new([calls([("c1", "ask", "{}")]), say("done")])).tool(tool).permission_mode(mode).build().unwrap();
+        let reply = agent.send("go").await.unwrap();
+        assert_eq!(reply.pending.len(), usize::from(waits));
+        if !waits {
+            assert_eq!((failure(&reply).0, log.len()), (ToolFailureKind::Denied, 0));
+        }
+    }
 }
 
 // rule: sdk-tools 12.2/10

@@ -301,6 +301,7 @@ async fn a_rewrite_that_does_not_hold_is_a_validation_failure_that_names_who_mad
 
 // rule: sdk-tools 36/8
 // rule: sdk-tools 13.4/5
+// rule: sdk-runtime APR-5
 #[tokio::test]
 async fn a_hook_that_changes_what_was_approved_is_refused() {
     let log = Log::default();

@@ -31,8 +31,8 @@ pub(crate) mod taint;
 mod watch;
 
 use self::taint::{Reads, WatchedKeep, watched_env};
-use self::watch::Watch;
 pub(crate) use self::watch::WatchedRun;
+use self::watch::{After, Watch};
 
 use crate::driver::{Executed, GateOutcome};
 use crate::guard::Guardrails;
@@ -210,7 +210,14 @@ impl Dispatch {
                 let cx = self.context(tool, &request, Arc::new(empty_arguments(tool)));
                 let watch = Watch::of(&request.run, &request.run.cancelled);
                 let executed = Executed::of(Outcome::failed(failure.clone()));
-                let settled = self.after_hooks(tool, &cx, &request.run, request.decided.is_some(), executed, watch.as_ref(), false).await;
+                let settled = self
+                    .after_hooks(
+                        tool,
+                        &cx,
+                        executed,
+                        &After { run: &request.run, resumed: request.decided.is_some(), watch: watch.as_ref(), from_outside: false },
+                    )
+                    .await;
                 return GateOutcome {
                     arguments: object_text(&request.written),
                     repairs: Vec::new(),
@@ -256,7 +263,14 @@ impl Dispatch {
                         let answered = matches!(verdict, Verdict::Answer { .. });
                         let executed = Executed { replaced_by, ..Executed::of(outcome) };
                         let resumed = request.decided.is_some();
-                        let mut settled = self.after_hooks(tool, &cx, &request.run, resumed, executed, watch.as_ref(), answered).await;
+                        let mut settled = self
+                            .after_hooks(
+                                tool,
+                                &cx,
+                                executed,
+                                &After { run: &request.run, resumed, watch: watch.as_ref(), from_outside: answered },
+                            )
+                            .await;
                         if answered {
                             // Whoever answered in the body's place may have it from outside too.
                             taint::mark(&mut settled, Marks { untrusted: tool.spec().annotations.open_world(), private: Vec::new() });
@@ -290,7 +304,9 @@ impl Dispatch {
         let cx = self.context(tool, request, Arc::new(args));
         let watch = Watch::of(&request.run, &request.run.cancelled);
         let executed = Executed::of(Outcome::failed(failure.clone()));
-        let settled = self.after_hooks(tool, &cx, &request.run, false, executed, watch.as_ref(), false).await;
+        let settled = self
+            .after_hooks(tool, &cx, executed, &After { run: &request.run, resumed: false, watch: watch.as_ref(), from_outside: false })
+            .await;
         GateOutcome {
             arguments: shown,
             repairs: Vec::new(),
@@ -501,7 +517,14 @@ impl Dispatch {
         let watch = Watch::of(&request.run, &limits.cancelled);
         let marks = reads.marks(spec, &outcome);
         let executed = Executed { fatal, ..Executed::of(outcome) };
-        let mut executed = self.after_hooks(tool, &cx, &request.run, request.decision.is_some(), executed, watch.as_ref(), true).await;
+        let mut executed = self
+            .after_hooks(
+                tool,
+                &cx,
+                executed,
+                &After { run: &request.run, resumed: request.decision.is_some(), watch: watch.as_ref(), from_outside: true },
+            )
+            .await;
         taint::mark(&mut executed, marks);
         executed
     }

@@ -113,16 +113,13 @@ pub(crate) struct RunEnvironment {
 
 impl EnvSetup {
     pub(crate) fn build(self, registry: &Registry) -> Result<Environment, AgentError> {
-        let (sealer, key_problem) = match self.key {
-            Some(key) => (Some(Sealer::new(&key)?), None),
-            None => {
-                let set = |name| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
-                match set(OWN_ENCRYPTION_KEY).or_else(|| set(ENCRYPTION_KEY)).map(|key| Sealer::new(&key)) {
-                    Some(Ok(sealer)) => (Some(sealer), None),
-                    Some(Err(problem)) => (None, Some(problem)),
-                    None => (None, None),
-                }
-            }
+        let set = |name| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
+        let (given, of_process) = (self.key.is_some(), || set(OWN_ENCRYPTION_KEY).or_else(|| set(ENCRYPTION_KEY)));
+        let (sealer, key_problem) = match self.key.or_else(of_process).map(|key| Sealer::new(&key)) {
+            Some(Ok(sealer)) => (Some(sealer), None),
+            Some(Err(problem)) if given => return Err(problem),
+            Some(Err(problem)) => (None, Some(problem)),
+            None => (None, None),
         };
         let mut declared: BTreeMap<String, EnvType> = BTreeMap::new();
         for need in registry.iter().flat_map(|tool| &tool.spec().env) {

@@ -31,6 +31,15 @@ pub(super) struct Watch {
     notes: GateNotes,
 }
 
+/// What is known of a call at its end.
+pub(super) struct After<'a> {
+    pub(super) run: &'a RunFacts,
+    pub(super) resumed: bool,
+    pub(super) watch: Option<&'a Watch>,
+    /// Whether its result is not of our own making.
+    pub(super) from_outside: bool,
+}
+
 impl Watch {
     pub(super) fn of(run: &RunFacts, cancelled: &CancellationToken) -> Option<Self> {
         let watched = run.watched.as_deref()?;
@@ -107,16 +116,8 @@ impl Dispatch {
     /// is bounded (field reports F-47), and its images and files are kept apart from the journal.
     ///
     /// Secrets go first, and before anything is cut: nobody sees a part of one.
-    pub(super) async fn after_hooks(
-        &self,
-        tool: &Tool,
-        cx: &ToolContext,
-        run: &RunFacts,
-        resumed: bool,
-        mut executed: Executed,
-        watch: Option<&Watch>,
-        from_outside: bool,
-    ) -> Executed {
+    pub(super) async fn after_hooks(&self, tool: &Tool, cx: &ToolContext, mut executed: Executed, after: &After<'_>) -> Executed {
+        let After { run, resumed, watch, from_outside } = *after;
         let redactor = run.beside.redactor.as_ref();
         secrets::clean(redactor, cx.tool_name(), &mut executed.outcome);
         if let Some(watch) = watch {

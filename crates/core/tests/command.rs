@@ -173,6 +173,8 @@ fn what_shells_read_differently_or_evaluate_is_unclear() {
         "env -C / a",
         "env x-y=1 rm z",
         "sudo =1 rm z",
+        "sudo X=1 -u root rm z",
+        "a 2222>x",
         "timeout $x a",
         "nice --what a",
         "busybox sh -c a",
@@ -204,6 +206,11 @@ fn what_shells_read_differently_or_evaluate_is_unclear() {
     unclear(&format!("{}a{}", "(".repeat(100), ")".repeat(100)));
     unclear(&"sudo ".repeat(60));
     unclear(&"a;".repeat(2_500));
+    // Long words are read in the time of their length.
+    for word in ["1", "{", "{a", "a\\\n", "*", "x=", "\\\n"] {
+        read(&word.repeat(MAX_TEXT / word.len()));
+        read(&format!("a {}>b", word.repeat(MAX_TEXT / word.len() - 5)));
+    }
     // What a clear part runs is listed all the same, so that it can be denied.
     assert_eq!(shown(&read("curl x; echo 'y")), ["curl|x"]);
     assert_eq!(shown(&read("f() { curl x; }")), ["curl|x"]);
@@ -260,6 +267,8 @@ fn redirections_say_what_they_touch() {
     assert_eq!(kinds("a <<<x <<E\nE\n"), [(Text, false), (Text, false)]);
     assert_eq!(kinds("a 2 >x"), [(Write, true)]);
     assert_eq!(clear("a 2 >x"), ["a|2"]);
+    assert_eq!(clear("a 22 333"), ["a|22|333"]);
+    assert_eq!(clear("a {b}c {d"), ["a|{b}c|{d"]);
     unclear("{ a; } > x");
 }
 

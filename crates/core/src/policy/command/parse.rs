@@ -53,15 +53,30 @@ impl Parser<'_> {
         let mut at = self.at;
         let mut left = n;
         loop {
-            while self.chars.get(at) == Some(&'\\') && self.chars.get(at + 1) == Some(&'\n') {
-                at += 2;
-            }
+            at = self.past_continuations(at);
             if left == 0 {
                 return at;
             }
             left -= 1;
             at += 1;
         }
+    }
+
+    /// The position from `at` on that is no line continuation.
+    fn past_continuations(&self, mut at: usize) -> usize {
+        while self.chars.get(at) == Some(&'\\') && self.chars.get(at + 1) == Some(&'\n') {
+            at += 2;
+        }
+        at
+    }
+
+    /// Whether the digits that stand here are followed by an arrow, so that a shell may take them for a descriptor.
+    fn digits_end_in_arrow(&self) -> bool {
+        let mut at = self.past_continuations(self.at);
+        while self.chars.get(at).is_some_and(char::is_ascii_digit) {
+            at = self.past_continuations(at + 1);
+        }
+        matches!(self.chars.get(at), Some('<' | '>')) && self.chars.get(self.past_continuations(at + 1)) != Some(&'(')
     }
 
     pub(super) fn look(&self, n: usize) -> Option<char> {
@@ -525,19 +540,23 @@ impl Parser<'_> {
     /// One redirection, if one begins here.
     fn redirect(&mut self, command: &mut SimpleCommand) -> Result<bool, Unclear> {
         let mut digits = 0;
-        while self.look(digits).is_some_and(|c| c.is_ascii_digit()) {
+        // Two are as good as many: more than one is not read.
+        while digits < 2 && self.look(digits).is_some_and(|c| c.is_ascii_digit()) {
             digits += 1;
         }
         if self.peek() == Some('{') {
             self.named_descriptor()?;
         }
+        if digits == 2 {
+            if self.digits_end_in_arrow() {
+                return Err("it names a descriptor with more than one digit, which shells read differently".into());
+            }
+            return Ok(false);
+        }
         let both = digits == 0 && self.peek() == Some('&') && self.look(1) == Some('>');
         let first = self.look(digits);
         if !both && (!matches!(first, Some('<' | '>')) || (self.look(digits + 1) == Some('('))) {
             return Ok(false);
-        }
-        if digits > 1 {
-            return Err("it names a descriptor with more than one digit, which shells read differently".into());
         }
         for _ in 0..digits {
             self.bump();
@@ -586,11 +605,18 @@ impl Parser<'_> {
 
     /// `{name}>file` opens a descriptor in some shells and is a word in others.
     fn named_descriptor(&self) -> Result<(), Unclear> {
-        let mut n = 1;
-        while self.look(n).is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
-            n += 1;
+        let mut at = self.position(1);
+        let mut next = |parser: &Self| -> Option<char> {
+            at = parser.past_continuations(at);
+            let c = parser.chars.get(at).copied();
+            at += 1;
+            c
+        };
+        let mut last = next(self);
+        while last.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+            last = next(self);
         }
-        if self.look(n) == Some('}') && matches!(self.look(n + 1), Some('<' | '>')) {
+        if last == Some('}') && matches!(next(self), Some('<' | '>')) {
             return Err("it opens a descriptor by name, which shells read differently".into());
         }
         Ok(())

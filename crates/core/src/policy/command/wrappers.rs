@@ -319,6 +319,11 @@ fn run(words: Vec<Word>, script: &mut Script, depth: usize) -> bool {
             script.doubt("the name of a command is computed");
             false
         }
+        // Options may stand where they are not looked for, as after the assignments of `sudo`.
+        Some(name) if name.text.starts_with('-') => {
+            script.doubt("what is run can't be told from the options before it");
+            false
+        }
         Some(_) => {
             script.add(SimpleCommand { words, ..SimpleCommand::default() }, depth + 1);
             true

@@ -272,7 +272,10 @@ pub(crate) fn ended(reply: &Reply) -> Result<Exit, Problem> {
             let why = reply.abort_reason.as_ref().map_or_else(String::new, |reason| format!(": {}", reason.message));
             Problem::failed("TOOLWRIGHT_AGENT_EXECUTION_FAILED", format!("the run was stopped{why}"))
         }
-        FinishReason::BudgetExceeded => Problem::failed("TOOLWRIGHT_BUDGET_EXCEEDED", "the run reached its budget"),
+        FinishReason::BudgetExceeded => {
+            let which = reply.budget.as_ref().map_or_else(String::new, |budget| format!(": {budget}"));
+            Problem::failed("TOOLWRIGHT_BUDGET_EXCEEDED", format!("the run reached its budget{which}"))
+        }
         other => Problem::failed("TOOLWRIGHT_AGENT_EXECUTION_FAILED", format!("the run ended with `{other}`")),
     })
 }

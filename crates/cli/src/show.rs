@@ -211,6 +211,17 @@ fn aside(kind: &EventKind) -> Option<String> {
         }
         EventKind::ContextCleared { messages_cleared, .. } => format!("the conversation was emptied of {messages_cleared} messages"),
         EventKind::PermissionMode { from, to, .. } => format!("the permission mode is {to}, it was {from}"),
+        EventKind::GuardrailRewrote { name, kind, reason, .. } => {
+            let what = match kind.as_str() {
+                "input" => "what was sent",
+                "output" => "the reply",
+                "tool" => "the arguments",
+                _ => "the result",
+            };
+            let why = reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+            format!("the guardrail {name} changed {what}{why}")
+        }
+        EventKind::BudgetExceeded(budget) => format!("the budget is reached: {budget}"),
         EventKind::ThreadForked { from, at } => format!("up to here this is the past of {from}, up to its position {at}"),
         EventKind::AgentDrift { model, tools_added, tools_removed, tools_changed, instructions } => {
             let mut what: Vec<String> = Vec::new();

@@ -482,7 +482,7 @@ impl Dispatch {
             state: vec![request.run.state.clone(), self.state.clone(), tool.state().clone()],
             env: watched_env(spec, &request.run.beside.env, &reads),
             env_names: spec.env.iter().map(|need| need.name.clone()).collect(),
-            snapshots: request.snapshots,
+            snapshots: self.shown_on_the_way(request.snapshots),
             keep: Arc::new(WatchedKeep { keep: Arc::clone(&request.run.beside.keep), reads: Arc::clone(&reads) }),
         });
         let timeout = spec.timeout.unwrap_or(self.timeout);

@@ -167,8 +167,16 @@ impl toolwright_runtime::Model for Priced {
 }
 
 // rule: sdk-runtime BUD-7
-#[tokio::test]
-async fn cost_is_held_where_prices_are_known_and_not_where_they_are_not() {
+#[test]
+fn cost_is_held_where_prices_are_known_and_not_where_they_are_not_which_is_said_once() {
+    let warnings = Warnings::default();
+    tracing::subscriber::with_default(warnings.clone(), || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(priced_and_not());
+    });
+    assert_eq!(warnings.all(), ["the price of this model is not known, so `max_cost_usd` is not held"]);
+}
+
+async fn priced_and_not() {
     for (prices, finish, cost) in [
         (Some(Prices { input: 1.0, output: 2.0, cached_input: None }), FinishReason::BudgetExceeded, Some(30.0)),
         (None, FinishReason::Stop, None),

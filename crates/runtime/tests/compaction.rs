@@ -142,34 +142,6 @@ async fn options_that_can_t_be_used_are_refused_with_what_to_do() {
     built(new().threshold_percent(1.0).context_window(1).protected_tokens(0)).unwrap();
 }
 
-/// Counts warnings, and keeps their texts.
-#[derive(Clone, Default)]
-struct Warnings(Log);
-
-impl tracing::field::Visit for Warnings {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.0.add(format!("{value:?}"));
-        }
-    }
-}
-
-impl tracing::Subscriber for Warnings {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::WARN
-    }
-    fn new_span(&self, _span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut self.clone());
-    }
-    fn enter(&self, _span: &tracing::span::Id) {}
-    fn exit(&self, _span: &tracing::span::Id) {}
-}
-
 // rule: sdk-runtime CMP-15
 #[test]
 fn a_model_without_a_window_is_taken_for_128000_tokens_and_that_is_said_once() {
@@ -187,7 +159,7 @@ fn a_model_without_a_window_is_taken_for_128000_tokens_and_that_is_said_once() {
         });
     });
     assert_eq!(
-        warnings.0.all(),
+        warnings.all(),
         ["the context window of test/keeps is not known, so 128000 tokens are assumed; give it with `context_window`"]
     );
     let records = runtime_journal(&store);

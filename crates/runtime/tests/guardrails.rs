@@ -346,6 +346,19 @@ async fn a_rewritten_result_keeps_its_parts_and_a_failure_is_checked_too() {
     assert!(!journal.contains("ada@") && !serde_json::to_string(&events).unwrap().contains("ada@"));
 }
 
+#[tokio::test]
+async fn snapshots_of_a_result_that_is_checked_are_not_shown() {
+    for checked in [false, true] {
+        let tool = streaming(Tool::new("act", "Acts."), vec![json!("AKIAIOSFODNN7EXAMPLE"), json!("over")]);
+        let guardrails = if checked { Guardrails::new().result(guard::secrets()) } else { Guardrails::new() };
+        let agent = agent(Script::new([calls([("c1", "act", "{}")]), say("done")])).tool(tool).guardrails(guardrails).build().unwrap();
+        let (events, reply) = go(&agent).await;
+        assert_eq!(value(&results(&reply.unwrap().messages)[0]), json!("over"));
+        let partial = events.iter().any(|event| matches!(event.kind, EventKind::ToolPartial { .. }));
+        assert_eq!(partial, !checked);
+    }
+}
+
 // rule: sdk-tools 36/2
 #[tokio::test]
 async fn a_guardrails_arguments_are_read_like_the_models() {

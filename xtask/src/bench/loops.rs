@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use toolwright_core::policy::{ArgMatch, deny, glob};
 use toolwright_core::{ArgsState, CallId, CallItem, FinishReason, Item};
-use toolwright_runtime::{Agent, Model, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, NoResolvers};
+use toolwright_runtime::{
+    Agent, GuardrailVerdict, Guardrails, Hook, Model, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, NoResolvers, guard,
+};
 use toolwright_tool::{Tool, ToolError, tool, tools};
 
 use super::{Measured, median};
@@ -75,6 +78,37 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
 /// Median time of one call through gate and body.
 pub(super) fn dispatch() -> Result<Measured> {
     let agent = Agent::<NoResolvers>::builder().model(Caller::new(0, 0)).tools(tools![order_line]).build()?;
+    Ok(vec![("dispatch", one_call(&agent)?)])
+}
+
+/// A hook that watches and does nothing.
+struct Idle(u32);
+
+impl Hook for Idle {
+    fn name(&self) -> &str {
+        ["one", "two", "three"].get(self.0 as usize).copied().unwrap_or("more")
+    }
+}
+
+/// What three hooks, 50 rules and two guardrails that do nothing add to a call.
+pub(super) fn gate() -> Result<Measured> {
+    let plain = || Agent::<NoResolvers>::builder().model(Caller::new(0, 0)).tools(tools![order_line]);
+    let idle = || guard::from_fn("idle", |_| std::future::ready(Ok(GuardrailVerdict::Pass)));
+    // Half of them are about another tool, half about other arguments.
+    let rules = (0..50).map(|n| match n % 2 {
+        0 => deny(glob(&format!("other_{n}*"))),
+        _ => deny(glob("order_*")).argument("article", ArgMatch::equals(format!("B-{n}"))),
+    });
+    let watched = plain()
+        .hooks((0..3).map(|n| Arc::new(Idle(n)) as Arc<dyn Hook>))
+        .rules(rules)
+        .guardrails(Guardrails::new().tool(idle()).result(idle()))
+        .build()?;
+    let bare = one_call(&plain().build()?)?;
+    Ok(vec![("gate", one_call(&watched)? - bare)])
+}
+
+fn one_call(agent: &Agent<NoResolvers>) -> Result<f64> {
     let (name, written): (Arc<str>, Arc<str>) = (Arc::from("order_line"), Arc::from(ARGUMENTS));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let times: Vec<f64> = runtime.block_on(async {
@@ -92,7 +126,7 @@ pub(super) fn dispatch() -> Result<Measured> {
         }
         Ok::<_, anyhow::Error>(times)
     })?;
-    Ok(vec![("dispatch", median(times).context("nothing was measured")?)])
+    median(times).context("nothing was measured")
 }
 
 async fn run(steps: u32) -> Result<Duration> {

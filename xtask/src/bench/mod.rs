@@ -62,6 +62,7 @@ impl Limit {
 /// Every figure, in the order it is printed.
 const FIGURES: &[Figure] = &[
     Figure { name: "dispatch", unit: "µs", limit: Limit::AtMost(3.0), measure: loops::dispatch },
+    Figure { name: "gate", unit: "µs", limit: Limit::AtMost(10.0), measure: loops::gate },
     Figure { name: "loop.step", unit: "µs", limit: Limit::AtMost(25.0), measure: loops::step },
     Figure { name: "loop.growth", unit: "x", limit: Limit::AtMost(4.4), measure: loops::growth },
     Figure { name: "assemble", unit: "MB/s", limit: Limit::AtLeast(100.0), measure: assemble::recorded },

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolwright_core::{GateNotes, Outcome, ResultNotes, RewriteNote, ToolFailure, ToolSpec, Transcript};
-use toolwright_tool::{Tool, ToolContext};
+use toolwright_tool::{Snapshots, Tool, ToolContext};
 
-use super::{Dispatch, GateRequest, RunFacts, Stopped, bound, rewritten, secrets};
+use super::{Dispatch, GateRequest, NoSnapshots, RunFacts, Stopped, bound, rewritten, secrets};
 use crate::attachments;
 use crate::driver::Executed;
 use crate::guard::{Around, GuardrailKind, GuardrailVerdict};
@@ -105,6 +105,11 @@ impl Dispatch {
             watch.notes.rewrote.push(RewriteNote { name: guardrail.name().to_owned(), reason: Some(reason), info });
         }
         Ok(())
+    }
+
+    /// Where snapshots of a running call go: nowhere, where guardrails check the result that they are steps to.
+    pub(super) fn shown_on_the_way(&self, snapshots: Arc<dyn Snapshots>) -> Arc<dyn Snapshots> {
+        if self.guardrails.result.is_empty() { snapshots } else { Arc::new(NoSnapshots) }
     }
 
     fn around<'a>(&'a self, messages: &'a Transcript, run: &'a RunFacts, call: Option<&'a ToolContext>, aside: &'a Aside) -> Around<'a> {

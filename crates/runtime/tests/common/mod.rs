@@ -256,6 +256,40 @@ pub fn streaming(builder: ToolBuilder, snapshots: Vec<Value>) -> Tool {
     with_body(builder, move |_cx| Running::Stream(stream::iter(snapshots.clone().into_iter().map(Ok)).boxed()))
 }
 
+/// Counts warnings, and keeps their texts.
+#[derive(Clone, Default)]
+pub struct Warnings(Log);
+
+impl Warnings {
+    pub fn all(&self) -> Vec<String> {
+        self.0.all()
+    }
+}
+
+impl tracing::field::Visit for Warnings {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0.add(format!("{value:?}"));
+        }
+    }
+}
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+    fn new_span(&self, _span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _span: &tracing::span::Id) {}
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
+
 // ------------------------------------------------------------------------------------------------------------ the stages
 
 /// What a stage of a test says about a call; each kind takes what it may say.

@@ -236,7 +236,7 @@ impl Approvals {
             let who = decision.by.clone().unwrap_or_else(|| "somebody without a name".to_owned());
             return Err(AgentError::ApprovalForbidden { approval: id.to_string(), who });
         }
-        decision = self.inner.clean_decision(&pending.thread_id, decision).await?;
+        decision = Box::pin(self.inner.clean_decision(&pending.thread_id, decision)).await?;
         let (now, bound) = (self.inner.clock.now(), Bound::of(pending));
         if let Some(at) = bound.expires_at.filter(|at| now >= *at) {
             // Too late, whoever says so first: the call is refused, and the run may go on (sdk-tools 13.4/2).
@@ -349,7 +349,7 @@ impl Approvals {
         }
         let key = format!("delegate:{}", crate::random::call_id());
         let item = InboxItem::Delegate { approval: id.clone(), call: found.pending.call_id, to, by, note };
-        let item = self.inner.clean_post(&found.thread, item).await?;
+        let item = Box::pin(self.inner.clean_post(&found.thread, item)).await?;
         self.inner.store.post(&found.thread, &key, item).await?;
         Ok(())
     }

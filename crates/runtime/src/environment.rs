@@ -278,7 +278,8 @@ impl Environment {
 impl AgentInner {
     /// What takes the secrets that a run of the thread would have out.
     pub(crate) async fn redactor(&self, thread: &ThreadId) -> Result<Option<Arc<Redactor>>, AgentError> {
-        Ok(self.environment.of_run(&*self.store, thread).await?.redactor)
+        // Boxed: it is one step among many of whoever asks.
+        Ok(Box::pin(self.environment.of_run(&*self.store, thread)).await?.redactor)
     }
 
     /// What is posted to a thread without the secrets of its runs: a post is kept until somebody takes it.

@@ -142,7 +142,7 @@ impl ThreadHandle {
         fork.patch(patch)?;
         // Files first: the fork is there once its journal is, and then it is whole.
         store.data().copy(&source, &target).await?;
-        self.inner.environment.rebind(&**store, &source, &target).await?;
+        Box::pin(self.inner.environment.rebind(&**store, &source, &target)).await?;
         store.append(&*claim, Seq(0), Append::records(fork.records)).await?;
         store.release(Arc::from(claim)).await;
         Ok(ThreadHandle::new(Arc::clone(&self.inner), Ok(target)))

@@ -144,7 +144,7 @@ pub(crate) async fn post_input(
     let store = &inner.store;
     let messages = keep_input(&keep_of(inner, thread, None), messages).await;
     let (only, since) = only.unzip();
-    let item = inner.clean_post(thread, input_item(mode, messages, only.clone())?).await?;
+    let item = Box::pin(inner.clean_post(thread, input_item(mode, messages, only.clone())?)).await?;
     let InboxItem::Input { id, .. } = &item else { return Ok(Ticket::returned()) };
     let id = id.clone();
     // Read before it is posted, so that nothing of it can stand before.

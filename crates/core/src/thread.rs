@@ -429,7 +429,7 @@ impl Thread {
                 }
             }
             RecordBody::CallDecided { approval, call, sha256, decision } => {
-                let open = self.awaiting(call, approval, sha256)?;
+                let open = self.waits_for(call, approval, sha256)?;
                 let CallState::Asking(ask) = &open.state else { return Err("the call waits for no decision".to_owned()) };
                 let ask = ask.clone();
                 open.state = CallState::Decided(ask.clone(), decision.clone());
@@ -437,7 +437,7 @@ impl Thread {
                 self.approved(&call, &ask, decision);
             }
             RecordBody::CallVoted { approval, call, sha256, decision, votes } => {
-                let open = self.awaiting(call, approval, sha256)?;
+                let open = self.waits_for(call, approval, sha256)?;
                 if !decision.approves() || open.votes.iter().any(|vote| vote.by == decision.by) {
                     return Err("it is no further approval".to_owned());
                 }
@@ -447,7 +447,7 @@ impl Thread {
                 open.votes.push(decision.clone());
             }
             RecordBody::ApprovalDelegated(delegation) => {
-                let open = self.awaiting(&delegation.call, &delegation.ask.approval, &delegation.sha256)?;
+                let open = self.waits_for(&delegation.call, &delegation.ask.approval, &delegation.sha256)?;
                 open.state = CallState::Asking(delegation.ask.clone());
             }
             RecordBody::ApprovalReminded { approval, call, times, .. } => {
@@ -817,7 +817,7 @@ impl Thread {
     }
 
     /// The open call that waits for this decision, about these arguments.
-    fn awaiting(&mut self, call: &CallId, approval: &ApprovalId, sha256: &str) -> Result<&mut Call, String> {
+    fn waits_for(&mut self, call: &CallId, approval: &ApprovalId, sha256: &str) -> Result<&mut Call, String> {
         let open = self.calls.get_mut(call).ok_or("no such call is open")?;
         let Some(ask) = open.asking() else { return Err("the call waits for no decision".to_owned()) };
         if ask.approval != *approval {

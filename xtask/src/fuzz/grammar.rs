@@ -3,6 +3,8 @@
 //! Every command has a name of its own, `c0`, `c1` and so on, of which no program exists. No text names a file by a path, so that
 //! nothing it writes leaves the folder it runs in.
 
+use std::fmt::Write as _;
+
 use crate::sim::rng::Rng;
 
 /// How deep text stands in text.
@@ -28,7 +30,7 @@ pub(super) fn compose(rng: &mut Rng) -> Composed {
     let text = grammar.list(0);
     let names = grammar.names;
     let damaged = rng.percent(45);
-    let text = if damaged { damage(text, rng) } else { text };
+    let text = if damaged { damage(&text, rng) } else { text };
     Composed { text, names, damaged }
 }
 
@@ -62,7 +64,7 @@ impl Grammar<'_> {
             let command = self.simple(depth);
             // A comment or a group at its end would swallow the operator: the line is one simple command.
             let end = if quoted { "'E'" } else { "E" };
-            out.push_str(&format!("\n{command} <<{end}\n{body}\nE\n"));
+            let _ = write!(out, "\n{command} <<{end}\n{body}\nE\n");
             out.push_str(&self.and_or(depth));
         }
         out
@@ -125,7 +127,7 @@ impl Grammar<'_> {
         let mut out = String::new();
         while self.chance(8) {
             let value = self.value(depth);
-            out.push_str(&format!("x={value} "));
+            let _ = write!(out, "x={value} ");
         }
         if self.chance(6) {
             out.push_str(">f1 ");
@@ -257,7 +259,7 @@ impl Grammar<'_> {
 }
 
 /// Changes a few characters.
-fn damage(text: String, rng: &mut Rng) -> String {
+fn damage(text: &str, rng: &mut Rng) -> String {
     let mut chars: Vec<char> = text.chars().collect();
     for _ in 0..rng.between(1, 3) {
         if chars.is_empty() {

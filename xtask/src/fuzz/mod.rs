@@ -25,7 +25,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         }
     }
     match target {
-        Some("command") => command::fuzz(Duration::from_secs(seconds), seed),
+        Some("command") => Ok(command::fuzz(Duration::from_secs(seconds), seed)),
         Some(other) => Err(usage(&format!("there is nothing to fuzz called `{other}`; there is `command`"))),
         None => Err(usage("say what to fuzz: `command`")),
     }

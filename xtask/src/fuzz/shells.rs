@@ -1,6 +1,7 @@
 //! What real shells run: a text is given to one in an empty folder, without any program to be found, and the commands it looks for
 //! are written down.
 
+use std::fmt::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -76,10 +77,10 @@ pub(super) fn commands_run(shell: Shell, program: &Path, text: &str) -> Result<V
             let mut before =
                 format!("fuzz_n=0\nfuzz_told() {{ fuzz_n=$((fuzz_n+1)); if [ $fuzz_n -gt {MOST} ]; then kill -9 $$; fi; {told}; }}\n");
             for n in 0..120 {
-                before.push_str(&format!("c{n}() {{ fuzz_told c{n} \"$@\"; }}\n"));
+                let _ = writeln!(before, "c{n}() {{ fuzz_told c{n} \"$@\"; }}");
             }
             for (name, body) in WRAPPERS {
-                before.push_str(&format!("{name}() {body}\n"));
+                let _ = writeln!(before, "{name}() {body}");
             }
             command.args(["-c", &format!("{before}{text}")]);
         }

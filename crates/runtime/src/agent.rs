@@ -81,7 +81,7 @@ pub(crate) struct AgentInner {
     pub(crate) limits: RunLimits,
     /// Whether the steps of a run were set, and are not the default.
     pub(crate) steps_given: bool,
-    pub(crate) budgets: Budgets,
+    pub(crate) budgets: Arc<Budgets>,
     /// Whether it was said that a model's price is not known.
     pub(crate) price_warned: Arc<AtomicBool>,
     pub(crate) store: Arc<dyn Store>,
@@ -651,7 +651,7 @@ impl<R: InstalledResolvers> AgentBuilder<R> {
             tools,
             limits: self.limits,
             steps_given: self.max_steps.is_some(),
-            budgets: self.budgets,
+            budgets: Arc::new(self.budgets),
             price_warned: Arc::default(),
             store: self.store,
             clock: self.clock,
@@ -806,7 +806,7 @@ pub(crate) fn checked_input(input: Input) -> Result<Vec<Message>, AgentError> {
 
 pub(crate) fn next_run(
     inner: &AgentInner,
-    (limits, budgets): (RunLimits, &Budgets),
+    (limits, budgets): (RunLimits, &Arc<Budgets>),
     principal: Option<&Identity>,
     metadata: Map<String, Value>,
     added: Option<Arc<str>>,
@@ -821,7 +821,7 @@ pub(crate) fn next_run(
         added,
         fingerprint: Some(Arc::clone(&inner.fingerprint)),
         mode: None,
-        budgets: (*budgets != Budgets::default()).then(|| Arc::new(budgets.clone())),
+        budgets: (**budgets != Budgets::default()).then(|| Arc::clone(budgets)),
         checks_input: inner.dispatch.guardrails.checks_input(),
     }
 }

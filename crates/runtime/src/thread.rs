@@ -39,7 +39,7 @@ pub struct ThreadHandle {
     pub(crate) limits: RunLimits,
     /// Whether the steps of the run were set, and are not the default.
     steps_given: bool,
-    pub(crate) budgets: Budgets,
+    pub(crate) budgets: Arc<Budgets>,
     pub(crate) instructions: Option<String>,
     pub(crate) mode: Option<PermissionMode>,
     pub(crate) policy: TurnPolicy,
@@ -49,7 +49,7 @@ pub struct ThreadHandle {
 
 impl ThreadHandle {
     pub(crate) fn new(inner: Arc<AgentInner>, id: Result<ThreadId, InvalidThreadId>) -> Self {
-        let (limits, steps_given, budgets) = (inner.limits, inner.steps_given, inner.budgets.clone());
+        let (limits, steps_given, budgets) = (inner.limits, inner.steps_given, Arc::clone(&inner.budgets));
         Self {
             inner,
             id,
@@ -111,14 +111,14 @@ impl ThreadHandle {
             // Alone it takes the place of the default (sdk-runtime BUD-6).
             self.limits.max_steps = u32::MAX;
         }
-        self.budgets.run = Some(budget);
+        Arc::make_mut(&mut self.budgets).run = Some(budget);
         self
     }
 
     /// What the thread may use over all its runs, in place of the agent's; held by the next run.
     #[must_use]
     pub fn thread_budget(mut self, budget: Budget) -> Self {
-        self.budgets.thread = Some(budget);
+        Arc::make_mut(&mut self.budgets).thread = Some(budget);
         self
     }
 

@@ -137,6 +137,32 @@ async fn what_comes_from_outside_is_followed_over_a_restart() {
 }
 
 #[tokio::test]
+async fn rules_match_on_both_marks() {
+    use toolwright_core::policy::{any, deny};
+    let rules = || [deny(any()).untrusted_data().reason("from outside"), deny(any()).private_data().reason("the thread's own")];
+    for (first, repeated, why) in [
+        ("fetch", "the whole contents of the disk", Some("from outside")),
+        ("read_file", "the combination of the safe", Some("the thread's own")),
+        ("read_file", "something else entirely, and long", None),
+    ] {
+        let (log, store) = (Log::default(), MemoryStore::new());
+        let note = json!({ "b": repeated }).to_string();
+        let script = Script::new([calls([("1", first, r#"{"path":"/diary.txt"}"#)]), calls([("2", "note", &note)]), say("done")]);
+        let agent = builder(script, &log, &store).rules(rules()).build().unwrap();
+        agent.thread("t").files().unwrap().write("/diary.txt", DIARY).await.unwrap();
+        let reply = agent.thread("t").send("go").await.unwrap();
+        let denied = failures(&reply.messages).pop().map(|(_, kind, _, message)| (kind, message));
+        assert_eq!(
+            denied.as_ref().map(|(kind, _)| kind.clone()),
+            why.map(|_| toolwright_core::ToolFailureKind::Denied),
+            "{first} {repeated}"
+        );
+        assert!(denied.is_none_or(|(_, message)| message.contains(why.unwrap())));
+        assert_eq!(log.len(), usize::from(why.is_none()));
+    }
+}
+
+#[tokio::test]
 async fn a_rule_has_the_say_and_a_persons_own_words_are_theirs() {
     let (log, store) = (Log::default(), MemoryStore::new());
     let body = json!({ "body": "the combination of the safe" }).to_string();

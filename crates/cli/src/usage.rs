@@ -28,12 +28,12 @@ pub(crate) fn told(error: &clap::Error, arguments: &[OsString], terminal: &mut T
 }
 
 fn problem(error: &clap::Error, arguments: &[OsString]) -> Problem {
-    let (asked, commands) = asked(arguments);
+    let Asked { command: asked, commands, options } = asked(arguments);
     let said = |kind| error.get(kind).map(words);
     let argument = said(ContextKind::InvalidArg).unwrap_or_default();
     let argument = argument.split_once(" <").map_or(argument.as_str(), |(option, _)| option);
     let value = said(ContextKind::InvalidValue).unwrap_or_default();
-    let known = said(ContextKind::ValidValue).filter(|names| !names.is_empty());
+    let known = error.get(ContextKind::ValidValue).map(|names| up_to(names, MOST_VALUES)).filter(|names| !names.is_empty());
     let sentence = match error.kind() {
         ErrorKind::UnknownArgument if !argument.starts_with('-') => format!("`{argument}` is one argument too many"),
         ErrorKind::UnknownArgument => format!("there is no option `{argument}` here"),
@@ -60,6 +60,7 @@ fn problem(error: &clap::Error, arguments: &[OsString]) -> Problem {
     };
     let meant = match error.kind() {
         ErrorKind::InvalidSubcommand => said(ContextKind::InvalidSubcommand).and_then(|written| closest(&written, &commands)),
+        ErrorKind::UnknownArgument if closest(argument, &options).is_some() => closest(argument, &options),
         _ => [ContextKind::SuggestedArg, ContextKind::SuggestedValue].into_iter().find_map(said),
     };
     let hint = match (meant, known) {
@@ -70,30 +71,52 @@ fn problem(error: &clap::Error, arguments: &[OsString]) -> Problem {
     Problem::usage(sentence).hint(hint)
 }
 
-/// The command that was asked for, as far as it can be read, and those below it.
-fn asked(arguments: &[OsString]) -> (String, Vec<String>) {
+/// The command that was asked for, as far as it can be read, those below it, and its options.
+struct Asked {
+    command: String,
+    commands: Vec<String>,
+    options: Vec<String>,
+}
+
+fn asked(arguments: &[OsString]) -> Asked {
     let mut command = Cli::command();
     let mut asked = command.get_name().to_owned();
+    let options = |command: &clap::Command| -> Vec<String> {
+        command.get_arguments().filter_map(|option| option.get_long()).map(|name| format!("--{name}")).collect()
+    };
+    let global = options(&command);
     for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
         let Some(inner) = command.find_subcommand(word).cloned() else { continue };
         command = inner;
         asked = format!("{asked} {word}");
     }
-    (asked, command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect())
+    let mut options = options(&command);
+    options.extend(global);
+    Asked { command: asked, commands: command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect(), options }
 }
 
-/// The name that a mistyped one most likely means; swapped letters count once. Of names as close, the one with the same letters.
+/// The name that a mistyped one most likely means; swapped letters count once. Of names as close, the one as long, with the same letters.
 fn closest(written: &str, names: &[String]) -> Option<String> {
-    let apart = |name: &String| (strsim::damerau_levenshtein(written, name), -(strsim::jaro(written, name) * 1e6) as i64);
+    let apart = |name: &String| {
+        let longer = name.chars().count().abs_diff(written.chars().count());
+        (strsim::damerau_levenshtein(written, name), longer, -(strsim::jaro(written, name) * 1e6) as i64)
+    };
     let name = names.iter().min_by_key(|name| apart(name))?;
-    let (distance, _) = apart(name);
+    let (distance, ..) = apart(name);
     (distance <= 2 && distance < written.chars().count()).then(|| name.clone())
 }
 
+/// The most values of an option that are listed.
+const MOST_VALUES: usize = 8;
+
 fn words(value: &ContextValue) -> String {
+    up_to(value, 3)
+}
+
+fn up_to(value: &ContextValue, most: usize) -> String {
     match value {
         ContextValue::String(text) => text.clone(),
-        ContextValue::Strings(texts) => texts.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", "),
+        ContextValue::Strings(texts) => texts.iter().take(most).map(String::as_str).collect::<Vec<_>>().join(", "),
         ContextValue::StyledStr(text) => text.to_string(),
         ContextValue::StyledStrs(texts) => texts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
         ContextValue::Number(number) => number.to_string(),

@@ -266,6 +266,9 @@ impl Saved {
             transcript.set(*at, Arc::new(marked));
         }
         transcript.check_balance().map_err(|error| SavedError(error.to_string()))?;
+        if self.unchecked > transcript.len() {
+            return Err(SavedError(format!("{} messages can't be unchecked, there are {}", self.unchecked, transcript.len())));
+        }
         let mut last_results = Vec::with_capacity(self.last_results.len());
         for (at, call) in self.last_results {
             let RecordBody::CallDone { outcome, .. } = &bodies.at(at)?.body else { return Err(misplaced(at)) };

@@ -575,7 +575,7 @@ impl Thread {
     }
 
     pub(crate) fn push(&mut self, message: Arc<Message>, origin: Origin) {
-        self.unchecked = if is_input(&message) { self.unchecked + 1 } else { 0 };
+        self.unchecked = if is_input(&message) { self.unchecked.saturating_add(1) } else { 0 };
         self.transcript.push(message);
         self.origins.push(origin);
     }

@@ -345,6 +345,17 @@ fn provider_options(input: ParseStream<'_>, span: Span) -> syn::Result<Vec<(Stri
     Ok(options.into_iter().map(|ProviderOption(provider, json)| (provider, json)).collect())
 }
 
+/// What stands in `needs_approval(..)`.
+fn once(input: ParseStream<'_>) -> syn::Result<Ident> {
+    let inner;
+    syn::parenthesized!(inner in input);
+    let word: Ident = inner.parse()?;
+    if (word == "once" || word == "once_per_arguments") && inner.is_empty() {
+        return Ok(word);
+    }
+    Err(syn::Error::new(word.span(), "write `needs_approval(once)` or `needs_approval(once_per_arguments)`"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,15 +370,4 @@ mod tests {
             assert_eq!(milliseconds(bad), None, "{bad}");
         }
     }
-}
-
-/// What stands in `needs_approval(..)`.
-fn once(input: ParseStream<'_>) -> syn::Result<Ident> {
-    let inner;
-    syn::parenthesized!(inner in input);
-    let word: Ident = inner.parse()?;
-    if (word == "once" || word == "once_per_arguments") && inner.is_empty() {
-        return Ok(word);
-    }
-    Err(syn::Error::new(word.span(), "write `needs_approval(once)` or `needs_approval(once_per_arguments)`"))
 }

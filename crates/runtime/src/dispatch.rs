@@ -126,6 +126,15 @@ pub(crate) struct ExecuteRequest {
     pub(crate) snapshots: Arc<dyn Snapshots>,
 }
 
+/// What rules say about a call.
+struct Ruled {
+    ask: Option<ApprovalRequest>,
+    allowed: bool,
+    decided: bool,
+    /// What the arguments repeat of marked text.
+    repeats: toolwright_core::taint::Taint,
+}
+
 struct NoSnapshots;
 
 impl Snapshots for NoSnapshots {
@@ -349,44 +358,18 @@ impl Dispatch {
             return Err(Stopped::refused(ToolFailure::denied(name, Some(format!("its limit of {calls} a run is reached")))));
         }
 
-        // Permission rules: the first that decides wins.
-        let mut ask: Option<ApprovalRequest> = None;
-        let mut rule_allowed = false;
-        let mut rule_decided = false;
-        let repeats = request.run.beside.marked.taint_of(&request.messages, cx.args().value());
-        let tainted = Taint { untrusted: !repeats.untrusted.is_empty(), private: !repeats.private.is_empty() };
-        match self.permissions.ask(cx, tainted, trail).await.map_err(|error| Stopped::refused(error.to_failure(name)))? {
-            Said::Nothing => {}
-            Said::Allow => (rule_decided, rule_allowed) = (true, true),
-            Said::Ask(request) => (rule_decided, ask) = (true, Some(request)),
-            Said::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
-        }
-        for rule in self.stages.of(StageKind::Rule) {
-            if rule_decided {
-                break;
-            }
-            let checked = rule.check(&GateCall { spec, cx, resumed_after_approval: resumed }).await;
-            match checked.map_err(|error| Stopped::refused(error.to_failure(name)))? {
-                Check::Deny(reason) => {
-                    trail.decision = PermissionWord::Deny;
-                    trail.reason.clone_from(&reason);
-                    return Err(Stopped::refused(ToolFailure::denied(name, reason)));
-                }
-                Check::Allow => {
-                    trail.decision = PermissionWord::Allow;
-                    (rule_decided, rule_allowed) = (true, true);
-                }
-                Check::Ask(request) => {
-                    trail.decision = PermissionWord::Ask;
-                    (rule_decided, ask) = (true, Some(*request));
-                }
-                _ => {}
-            }
-        }
-
+        // Permission rules: the first that decides wins. What a guardrail makes of the arguments they look at too, so that no rewrite
+        // slips past a refusal.
+        let mut ruled = self.by_rules(tool, cx, request, trail).await?;
         if let Some(watch) = watch {
+            let judged = Arc::clone(cx.args().text());
             self.guard_arguments(tool, cx, resumed, request, watch).await?;
+            if *cx.args().text() != judged {
+                *trail = Trail::new();
+                ruled = self.by_rules(tool, cx, request, trail).await?;
+            }
         }
+        let Ruled { mut ask, allowed: rule_allowed, decided: rule_decided, repeats } = ruled;
 
         // The tool's own say: its refusal counts whatever a rule allowed; its ask only where no rule decided.
         match self.own_say(tool, cx).await.map_err(|error| Stopped::refused(error.to_failure(name)))? {
@@ -402,15 +385,16 @@ impl Dispatch {
         if let Some(reason) = request.ask.as_ref().filter(|_| !rule_decided && !spec.annotations.read_only()) {
             ask.get_or_insert_with(|| ApprovalRequest::new().reason(reason.clone()));
         }
-        // What is the thread's own goes out only where a rule or a person lets it.
-        if !rule_decided && ask.is_none() && spec.annotations.open_world() {
-            ask = taint::asks(spec, &request.run.beside.marked.taint_of(&request.messages, cx.args().value()));
-        }
-
         if let Some(asks) = ask.as_ref().filter(|_| request.decided.is_none())
             && Self::is_remembered(request, cx, asks)
         {
             ask = None;
+        }
+
+        // What is the thread's own goes out only where a rule or a person lets it; that a tool was approved once for all says nothing of
+        // what its next call would take along.
+        if !rule_decided && ask.is_none() && spec.annotations.open_world() {
+            ask = taint::asks(spec, &repeats);
         }
 
         // The mode, last: it may refuse or skip a pause, never un-deny.
@@ -446,6 +430,44 @@ impl Dispatch {
             trail.lapsed(failure.reason.clone());
         }
         settled
+    }
+
+    /// What permission rules say about a call: those of the agent, then stages in code.
+    async fn by_rules(&self, tool: &Tool, cx: &ToolContext, request: &GateRequest, trail: &mut Trail) -> Result<Ruled, Stopped> {
+        let spec = tool.spec();
+        let name = spec.name.as_str();
+        let repeats = request.run.beside.marked.taint_of(&request.messages, cx.args().value());
+        let marks = Taint { untrusted: !repeats.untrusted.is_empty(), private: !repeats.private.is_empty() };
+        let mut ruled = Ruled { ask: None, allowed: false, decided: false, repeats };
+        match self.permissions.ask(cx, marks, trail).await.map_err(|error| Stopped::refused(error.to_failure(name)))? {
+            Said::Nothing => {}
+            Said::Allow => (ruled.decided, ruled.allowed) = (true, true),
+            Said::Ask(request) => (ruled.decided, ruled.ask) = (true, Some(request)),
+            Said::Deny(reason) => return Err(Stopped::refused(ToolFailure::denied(name, reason))),
+        }
+        for rule in self.stages.of(StageKind::Rule) {
+            if ruled.decided {
+                break;
+            }
+            let checked = rule.check(&GateCall { spec, cx, resumed_after_approval: request.decided.is_some() }).await;
+            match checked.map_err(|error| Stopped::refused(error.to_failure(name)))? {
+                Check::Deny(reason) => {
+                    trail.decision = PermissionWord::Deny;
+                    trail.reason.clone_from(&reason);
+                    return Err(Stopped::refused(ToolFailure::denied(name, reason)));
+                }
+                Check::Allow => {
+                    trail.decision = PermissionWord::Allow;
+                    (ruled.decided, ruled.allowed) = (true, true);
+                }
+                Check::Ask(request) => {
+                    trail.decision = PermissionWord::Ask;
+                    (ruled.decided, ruled.ask) = (true, Some(*request));
+                }
+                _ => {}
+            }
+        }
+        Ok(ruled)
     }
 
     /// Runs a cleared call's body to its one result: deadline, cancellation, snapshots, post-call hooks, bounded size.

@@ -215,6 +215,23 @@ async fn what_is_always_approved_is_still_denied_by_a_rule() {
     assert_eq!((kinds_of(&reply), log.len()), (vec![ToolFailureKind::Denied], 2));
 }
 
+#[tokio::test]
+async fn what_a_guardrail_makes_of_arguments_is_judged_by_the_rules_too() {
+    use toolwright_core::policy::{ArgMatch, allow, deny};
+    for (rewritten, kind) in [(json!({ "to": "prod" }), Some(ToolFailureKind::Denied)), (json!({ "to": "test" }), None)] {
+        let log = Log::default();
+        let rewrite = rewritten.clone();
+        let agent = agent(turns(&[r#"{"to":"dev"}"#]))
+            .tool(logged("act", &log))
+            .rules([deny("act").argument("to", ArgMatch::equals("prod")), allow("*")])
+            .at(At::Guardrail, says("rewrites", move |_| Ok(Say::Rewrite(rewrite.clone()))))
+            .build()
+            .unwrap();
+        let reply = agent.send("go").await.unwrap();
+        assert_eq!((kinds_of(&reply).first().cloned(), log.len()), (kind.clone(), usize::from(kind.is_none())), "{rewritten}");
+    }
+}
+
 // ------------------------------------------------------------------------------------------------- what a decision is bound to
 
 #[tokio::test]

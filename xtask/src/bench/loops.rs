@@ -96,7 +96,7 @@ pub(super) fn gate() -> Result<Measured> {
     let idle = || guard::from_fn("idle", |_| std::future::ready(Ok(GuardrailVerdict::Pass)));
     // Half of them are about another tool, half about other arguments.
     let rules = (0..50).map(|n| match n % 2 {
-        0 => deny(glob(&format!("other_{n}*"))),
+        0 => deny(glob(format!("other_{n}*"))),
         _ => deny(glob("order_*")).argument("article", ArgMatch::equals(format!("B-{n}"))),
     });
     let watched = plain()

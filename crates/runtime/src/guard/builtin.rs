@@ -72,7 +72,7 @@ pub fn regex(name: impl Into<String>) -> Pattern {
     Pattern { name: name.into(), regex: None, replacement: None }
 }
 
-/// See [`regex`].
+/// See [`regex()`].
 #[derive(Clone, Debug)]
 pub struct Pattern {
     name: String,

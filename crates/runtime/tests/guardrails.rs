@@ -89,6 +89,7 @@ async fn each_kind_is_checked_where_it_stands_and_a_rewrite_feeds_what_follows()
             "rule",
             r#"tool1 tool {"n":1}"#,
             r#"tool2 tool {"n":2}"#,
+            "rule",
             r#"needs_approval {"n":2}"#,
             r#"body {"n":2}"#,
             "result2 result raw checked",

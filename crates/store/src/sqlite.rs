@@ -6,6 +6,7 @@
 
 mod claims;
 mod fault;
+mod guests;
 mod inbox;
 mod journal;
 mod keep;
@@ -36,6 +37,7 @@ use toolwright_runtime::{
 
 use self::claims::{Attempt, Locks, Sign, wall_clock};
 use self::fault::{Database, Trouble};
+use self::guests::Guests;
 use self::readers::Readers;
 use self::wakes::{End, Ends, Wakes};
 use self::writer::{Writer, Writing};
@@ -66,6 +68,7 @@ struct Inner {
     wakes: Arc<Wakes>,
     /// Each thread holds a receiver for as long as it has the file open.
     alive: watch::Sender<()>,
+    guests: Arc<Guests>,
     closed: AtomicBool,
 }
 
@@ -122,8 +125,9 @@ impl SqliteOptions {
         let (connection, path) = opening.await.map_err(|_| database.broken("the opening"))??;
         let (alive, _) = watch::channel(());
         let wakes = Arc::new(Wakes::new(!in_memory));
-        let writer = Writer::start(connection, &database, &wakes, &alive)?;
-        let readers = (!in_memory).then(|| Readers::of(path.clone(), &database, &alive));
+        let guests = Arc::new(Guests::default());
+        let writer = Writer::start(connection, &database, &wakes, &alive, &guests)?;
+        let readers = (!in_memory).then(|| Readers::of(path.clone(), &database, &alive, &guests));
         let locks = if in_memory {
             Locks::Memory(Arc::default())
         } else {
@@ -132,7 +136,7 @@ impl SqliteOptions {
             Locks::Folder(folder.into())
         };
         let closed = AtomicBool::new(false);
-        let inner = Inner { database, path, claim_limit: self.claim_limit, locks, writer, readers, wakes, alive, closed };
+        let inner = Inner { database, path, claim_limit: self.claim_limit, locks, writer, readers, wakes, alive, guests, closed };
         Ok(Sqlite { inner: Arc::new(inner) })
     }
 }
@@ -217,10 +221,11 @@ impl Inner {
 
     fn start_poller(&self) -> bool {
         let (wakes, path, database, alive) = (Arc::clone(&self.wakes), self.path.clone(), self.database.clone(), self.alive.subscribe());
+        let guest = self.guests.enter();
         let thread = std::thread::Builder::new().name("toolwright-watch".to_owned());
         let started = thread.spawn(move || {
             wakes.poll(|| schema::open_reader(&path, &database));
-            drop(alive);
+            drop((guest, alive));
         });
         started.is_ok()
     }

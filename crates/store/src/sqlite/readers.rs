@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use toolwright_runtime::StoreError;
 
 use super::fault::{Database, Trouble};
+use super::guests::{Guest, Guests};
 use super::schema;
 
 /// A question to the database. Is given the error where no connection could be opened.
@@ -20,6 +21,7 @@ pub(super) struct Readers {
     shared: Arc<Shared>,
     most: usize,
     alive: watch::Sender<()>,
+    guests: Arc<Guests>,
 }
 
 struct Shared {
@@ -59,10 +61,10 @@ impl Shared {
 
 impl Readers {
     /// A thread is started when a question comes and nobody is free for it.
-    pub(super) fn of(path: PathBuf, database: &Database, alive: &watch::Sender<()>) -> Self {
+    pub(super) fn of(path: PathBuf, database: &Database, alive: &watch::Sender<()>, guests: &Arc<Guests>) -> Self {
         let shared = Shared { path, database: database.clone(), waiting: Mutex::default(), came: Condvar::new() };
         let most = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-        Self { shared: Arc::new(shared), most, alive: alive.clone() }
+        Self { shared: Arc::new(shared), most, alive: alive.clone(), guests: Arc::clone(guests) }
     }
 
     /// Asks the database, which does not change while the question is answered.
@@ -88,9 +90,9 @@ impl Readers {
         }
         waiting.questions.push_back(question);
         if waiting.questions.len() > waiting.idle && waiting.threads < self.most {
-            let (shared, alive) = (Arc::clone(&self.shared), self.alive.subscribe());
+            let (shared, alive, guest) = (Arc::clone(&self.shared), self.alive.subscribe(), self.guests.enter());
             let thread = std::thread::Builder::new().name("toolwright-read".to_owned());
-            match thread.spawn(move || serve(&shared, &alive)) {
+            match thread.spawn(move || serve(&shared, &alive, &guest)) {
                 Ok(_) => waiting.threads += 1,
                 // Those there are get to it.
                 Err(_) if waiting.threads > 0 => {}
@@ -120,8 +122,8 @@ impl Drop for Readers {
     }
 }
 
-/// `alive` is held for as long as the thread has the file.
-fn serve(shared: &Shared, _alive: &watch::Receiver<()>) {
+/// `alive` and `guest` are held for as long as the thread has the file.
+fn serve(shared: &Shared, _alive: &watch::Receiver<()>, _guest: &Guest) {
     let mut connection = None;
     while let Some(question) = shared.next() {
         let opened = match connection.take() {

@@ -12,10 +12,14 @@ use tokio::sync::{oneshot, watch};
 use toolwright_runtime::StoreError;
 
 use super::fault::{Database, Trouble};
+use super::guests::Guests;
 use super::wakes::{News, Wakes};
 
 /// So many commands share a commit at most, so that the first of them does not wait for ever longer work.
 const LARGEST_GROUP: usize = 512;
+
+/// How long the others of this process may take to close, before the writer does without them.
+const OTHERS_CLOSE: Duration = Duration::from_secs(5);
 
 /// So long the writer looks for the next command before it sleeps: the next append of a thread that goes on comes well within,
 /// and to be woken costs as much as a commit on a fast disk.
@@ -94,15 +98,19 @@ impl Writer {
         database: &Database,
         wakes: &Arc<Wakes>,
         alive: &watch::Sender<()>,
+        guests: &Arc<Guests>,
     ) -> Result<Self, StoreError> {
         let (commands, inbox) = channel();
-        let (served, wakes, alive) = (database.clone(), Arc::clone(wakes), alive.subscribe());
+        let (served, wakes, alive, guests) = (database.clone(), Arc::clone(wakes), alive.subscribe(), Arc::clone(guests));
         let thread = std::thread::Builder::new().name("toolwright-write".to_owned());
         let started = thread.spawn(move || {
             let end = End { wakes: &wakes, _alive: alive };
             serve(&connection, &inbox, &served, &wakes);
+            drop(inbox);
+            wakes.shut();
+            guests.wait(OTHERS_CLOSE);
             // Whoever waits for the end finds the file let go.
-            drop((inbox, connection, end));
+            drop((connection, end));
         });
         match started {
             Ok(_) => Ok(Self { commands, database: database.clone(), asking: AtomicUsize::new(0) }),
@@ -299,8 +307,8 @@ mod tests {
 
     fn started() -> (Writer, Arc<Wakes>, watch::Sender<()>) {
         let database = Database::of(Path::new(":memory:"));
-        let (wakes, alive) = (Arc::new(Wakes::new(false)), watch::channel(()).0);
-        let writer = Writer::start(schema::open_in_memory(&database).unwrap(), &database, &wakes, &alive).unwrap();
+        let (wakes, alive, guests) = (Arc::new(Wakes::new(false)), watch::channel(()).0, Arc::default());
+        let writer = Writer::start(schema::open_in_memory(&database).unwrap(), &database, &wakes, &alive, &guests).unwrap();
         (writer, wakes, alive)
     }
 

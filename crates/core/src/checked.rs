@@ -34,7 +34,7 @@ pub fn with_text(message: &Message, text: &str) -> Message {
 impl Thread {
     /// The input that no guardrail has checked and no model was asked about: messages at the end of the transcript.
     pub fn unchecked_input(&self) -> impl Iterator<Item = &Arc<Message>> {
-        self.transcript.iter().skip(self.transcript.len().saturating_sub(self.unchecked))
+        self.transcript.from(self.transcript.len().saturating_sub(self.unchecked))
     }
 
     /// How many messages at the end of the transcript are input, whether it was checked or not.

@@ -96,8 +96,11 @@ impl Thread {
             }
             // No model has answered it, and whoever goes on may have other guardrails.
             self.unchecked = self.input_at_end();
-        } else if self.turn.is_empty() && self.transcript.last().is_some_and(|last| last.author != Author::Tool) {
-            // The model's last word was recorded; the step has nothing left to do.
+        } else if self.turn.is_empty()
+            && (self.step.as_ref().is_some_and(|step| step.finish.is_none())
+                || self.transcript.last().is_some_and(|last| last.author != Author::Tool))
+        {
+            // The model's last word was recorded, or withheld; the step has nothing left to do.
             self.step = None;
         }
         if let Some(last) = &mut self.last_run {

@@ -36,6 +36,11 @@ impl Transcript {
         self.0.iter()
     }
 
+    /// Those from a place on, in order. What is skipped costs nothing, unlike with [`Transcript::iter`].
+    pub fn from(&self, index: usize) -> impl Iterator<Item = &Arc<Message>> {
+        (index..self.len()).filter_map(|index| self.get(index))
+    }
+
     /// The last one.
     pub fn last(&self) -> Option<&Arc<Message>> {
         self.0.last()

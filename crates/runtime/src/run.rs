@@ -519,7 +519,7 @@ impl Reply {
 
     /// The messages this run added to the transcript.
     pub fn new_messages(&self) -> impl Iterator<Item = &Arc<toolwright_core::Message>> {
-        self.messages.iter().skip(self.new_from)
+        self.messages.from(self.new_from)
     }
 }
 

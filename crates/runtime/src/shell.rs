@@ -524,7 +524,8 @@ impl Shell {
             return None;
         }
         let transcript = thread.transcript();
-        let raced = if races { transcript.iter().skip(transcript.len() - thread.input_at_end()).cloned().collect() } else { Vec::new() };
+        let raced =
+            if races { transcript.from(transcript.len().saturating_sub(thread.input_at_end())).cloned().collect() } else { Vec::new() };
         Some(Watched {
             hooks: hooks.clone(),
             guardrails: Arc::clone(guardrails),
@@ -572,7 +573,7 @@ impl Shell {
         // A compaction makes it shorter: then all of it is new.
         let seen = if transcript.len() < self.clean.0 { 0 } else { self.clean.0 };
         let is_clean = |message: &Arc<Message>| matches!(redactor.redacted(&**message), Ok(None));
-        if (self.clean.1 || seen == 0) && transcript.iter().skip(seen).all(is_clean) {
+        if (self.clean.1 || seen == 0) && transcript.from(seen).all(is_clean) {
             self.clean = (transcript.len(), true);
             return transcript.clone();
         }

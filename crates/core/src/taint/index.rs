@@ -56,7 +56,7 @@ impl TaintIndex {
             // It was made shorter: what is marked stays marked, and what is new is not known, so all of it is looked at.
             self.seen = 0;
         }
-        for message in transcript.iter().skip(self.seen) {
+        for message in transcript.from(self.seen) {
             for result in message.results().filter(|result| !result.marks.is_empty()) {
                 let source = (result.call_id.clone(), Arc::from(result.tool_name.as_str()));
                 self.add(source.0, source.1, &result.marks, &result.parts);
@@ -64,7 +64,7 @@ impl TaintIndex {
         }
         if !self.is_empty() {
             let from = if self.listens { self.seen } else { 0 };
-            let said = transcript.iter().skip(from).filter(|message| message.author == Author::Human);
+            let said = transcript.from(from).filter(|message| message.author == Author::Human);
             for message in said {
                 let mut hashes = Vec::new();
                 each_hash(&message.text_of(), &mut |hash| hashes.push(hash));

@@ -89,6 +89,8 @@ pub(super) struct AuditStep {
     pub(super) replied: bool,
     /// Its model call was given up for input that steers.
     steered: bool,
+    /// What the model said was withheld.
+    withheld: bool,
 }
 
 /// What the journal says.
@@ -294,7 +296,7 @@ impl Audit {
             RecordBody::ReplyWithheld { step, ending, .. } => {
                 self.may_ask(*step)?;
                 if let Some(open) = &mut self.step {
-                    open.replied = true;
+                    (open.replied, open.withheld) = (true, true);
                 }
                 if matches!(ending, Ending::Guardrail { trip, .. } if trip.kind == "input") {
                     self.script.drop_last(self.script.input_at_end());
@@ -317,7 +319,7 @@ impl Audit {
                     return broken("a direct call asks no model", format!("{}: step {step} begins", record.seq));
                 }
                 self.last_step = *step;
-                self.step = Some(AuditStep { number: *step, replied: false, steered: false });
+                self.step = Some(AuditStep { number: *step, replied: false, steered: false, withheld: false });
                 Ok(())
             }
             RecordBody::ModelReplied { step, calls, message, .. } => {
@@ -473,7 +475,7 @@ impl Audit {
                 self.steps_since_input -= 1;
             }
             // The model's last word was recorded: nothing is left to do in its step.
-            Some(_) if self.turn.is_empty() && !self.script.ends_with_results() => self.step = None,
+            Some(step) if self.turn.is_empty() && (step.withheld || !self.script.ends_with_results()) => self.step = None,
             _ => {}
         }
     }

@@ -148,7 +148,12 @@ impl Thread {
         let limits = [(&budgets.run, &self.spent), (&budgets.thread, &self.spent_in_all)];
         let left =
             limits.into_iter().filter_map(|(budget, before)| Some(budget.as_ref()?.max_duration_ms?.saturating_sub(before.active_ms)));
-        let left = left.min()?.saturating_add(run.idle_ms);
+        let left = left.min()?;
+        if left == 0 {
+            // It was over before this run began, also where the clock has jumped back since.
+            return Some(Timestamp::default());
+        }
+        let left = left.saturating_add(run.idle_ms);
         Some(Timestamp(run.began_at.0.saturating_add(i64::try_from(left).unwrap_or(i64::MAX))))
     }
 

@@ -36,6 +36,16 @@ impl AskKind {
         *self == Self::Tool
     }
 
+    /// Whether a decision of this kind is an answer to it.
+    pub fn takes(&self, verdict: &DecisionVerdict) -> bool {
+        match verdict {
+            DecisionVerdict::Reject | DecisionVerdict::Lapsed => true,
+            DecisionVerdict::Approve => *self != Self::External,
+            DecisionVerdict::ApproveEdited { .. } => matches!(self, Self::Tool | Self::Outcome),
+            DecisionVerdict::Complete { .. } | DecisionVerdict::Fail { .. } => *self == Self::External,
+        }
+    }
+
     /// Whether an approval of another call may answer it (sdk-tools 11.2/7).
     pub fn can_be_remembered(&self) -> bool {
         self.is_tool()
@@ -109,11 +119,6 @@ impl ApprovalAsk {
         }
     }
 
-    /// Whether `by` may decide.
-    pub fn may_decide(&self, by: Option<&str>) -> bool {
-        self.deciders.is_empty() || by.is_some_and(|by| self.deciders.iter().any(|decider| decider == by))
-    }
-
     /// Whether the question had lapsed at `at`.
     pub fn has_lapsed(&self, at: Timestamp) -> bool {
         self.expires_at.is_some_and(|expires| at >= expires)
@@ -122,16 +127,6 @@ impl ApprovalAsk {
     /// Whether the decision lets the call run, and came in time.
     pub fn is_approved_by(&self, decision: &Decision) -> bool {
         decision.approves() && !decision.at.is_some_and(|at| self.has_lapsed(at))
-    }
-
-    /// Whether a decision of this kind is an answer to it.
-    pub fn takes(&self, verdict: &DecisionVerdict) -> bool {
-        match verdict {
-            DecisionVerdict::Reject | DecisionVerdict::Lapsed => true,
-            DecisionVerdict::Approve => self.kind != AskKind::External,
-            DecisionVerdict::ApproveEdited { .. } => matches!(self.kind, AskKind::Tool | AskKind::Outcome),
-            DecisionVerdict::Complete { .. } | DecisionVerdict::Fail { .. } => self.kind == AskKind::External,
-        }
     }
 }
 

@@ -264,9 +264,7 @@ impl Approvals {
 
     /// Whether the decision is an answer to what is asked.
     fn check(&self, pending: &PendingApproval, decision: &Decision) -> Result<(), String> {
-        let mut ask = toolwright_core::ApprovalAsk::new(pending.id.clone());
-        ask.kind = pending.kind.clone();
-        if !ask.takes(&decision.verdict) {
+        if !pending.kind.takes(&decision.verdict) {
             return Err(match pending.kind {
                 AskKind::External => "the call waits for a result; give one with `calls().complete(..)`, or reject it".to_owned(),
                 AskKind::Tool => "the call waits for a yes or a no; its tool makes the result itself".to_owned(),

@@ -94,7 +94,7 @@ impl Driver {
         // A timer of an earlier wait says nothing about this one. One of this wait counts whatever the time is here: who decides
         // was told so.
         let of_this_wait = decision.at.map_or(ask.has_lapsed(now), |at| ask.expires_at == Some(at));
-        if !ask.takes(&decision.verdict) || lapsed && !of_this_wait {
+        if !ask.kind.takes(&decision.verdict) || lapsed && !of_this_wait {
             return Ok(());
         }
         decision.at.get_or_insert(now);

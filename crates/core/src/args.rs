@@ -21,8 +21,7 @@
 
 mod repair;
 
-use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -63,12 +62,20 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 /// Arguments that hold for a schema. Clones share the value and the text.
 ///
 /// The text is what is hashed, journaled, shown to people and run: it is the value as compact JSON, keys in the order written.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Arguments {
     value: Arc<Value>,
     text: Arc<str>,
-    sha256: [u8; 32],
+    /// Worked out when it is asked for: a body runs without it.
+    sha256: OnceLock<[u8; 32]>,
     repairs: Vec<RepairNote>,
+}
+
+impl PartialEq for Arguments {
+    fn eq(&self, other: &Self) -> bool {
+        // The hash is the text's.
+        (&self.text, &self.value, &self.repairs) == (&other.text, &other.value, &other.repairs)
+    }
 }
 
 impl Arguments {
@@ -97,17 +104,12 @@ impl Arguments {
 
     /// The hash of the text.
     pub fn sha256(&self) -> &[u8; 32] {
-        &self.sha256
+        self.sha256.get_or_init(|| Sha256::digest(self.text.as_bytes()).into())
     }
 
     /// The hash of the text in lower-case hexadecimal.
     pub fn sha256_hex(&self) -> String {
-        let mut out = String::with_capacity(64);
-        for byte in self.sha256 {
-            // Writing to a String can't fail.
-            let _ = write!(out, "{byte:02x}");
-        }
-        out
+        crate::text::hex(self.sha256())
     }
 
     /// What was repaired, in the order of the walk.
@@ -236,20 +238,24 @@ fn settle(value: Value, schema: &Schema, repair: Repair, mut notes: Vec<RepairNo
 
 fn sealed(value: Value, repairs: Vec<RepairNote>) -> Result<Arguments, Vec<Issue>> {
     let text = serde_json::to_string(&value).map_err(|error| vec![Issue::root(&format!("can't be written as JSON ({error})"))])?;
-    let sha256 = Sha256::digest(text.as_bytes()).into();
-    Ok(Arguments { value: Arc::new(value), text: text.into(), sha256, repairs })
+    Ok(Arguments { value: Arc::new(value), text: text.into(), sha256: OnceLock::new(), repairs })
 }
 
 impl Arguments {
-    /// Arguments that were read before, from their compact text: the journal's, after a restart. Only the syntax is checked.
-    pub fn of_compact(text: &str) -> Result<Self, Vec<Issue>> {
+    /// Arguments that were read before, from their text as it was sealed then: the journal's. Only the syntax is checked.
+    pub fn of_sealed(text: Arc<str>) -> Result<Self, Vec<Issue>> {
+        let document = json::read(&text).map_err(|error| not_json(&error))?;
+        Ok(Self { value: Arc::new(document.value), text, sha256: OnceLock::new(), repairs: Vec::new() })
+    }
+
+    /// Arguments that nobody checks against a schema, because they are only shown.
+    pub fn unchecked(text: &str) -> Result<Self, Vec<Issue>> {
         let document = json::read(text).map_err(|error| not_json(&error))?;
         sealed(document.value, Vec::new())
     }
 
     /// No arguments: `{}`.
     pub fn empty() -> Self {
-        let text: Arc<str> = Arc::from("{}");
-        Self { sha256: Sha256::digest(text.as_bytes()).into(), value: Arc::new(Value::Object(Map::new())), text, repairs: Vec::new() }
+        Self { value: Arc::new(Value::Object(Map::new())), text: Arc::from("{}"), sha256: OnceLock::new(), repairs: Vec::new() }
     }
 }

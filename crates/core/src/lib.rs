@@ -68,7 +68,7 @@ pub use saved::{Saved, SavedError};
 pub use schema::Issue;
 pub use spec::{Annotations, ArgsExample, EnvNeed, OnInterrupt, ToolOrigin, ToolSpec};
 pub use state::{Call, CallState, GatedArgs, LastRun, Measured, QueuedInput, Run};
-pub use text::{TRUNCATION_MARKER, bounded, cut, sha256_hex};
+pub use text::{TRUNCATION_MARKER, bounded, cut, hex, sha256_hex};
 #[cfg(feature = "planted-bugs")]
 pub use thread::FoldBug;
 pub use thread::{Misfit, Thread};

@@ -41,11 +41,7 @@ impl ToolName {
             return name;
         }
         let digest = Sha256::digest(foreign.as_bytes());
-        let hash: String = digest.iter().take(5).fold(String::new(), |mut hex, byte| {
-            use fmt::Write;
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
+        let hash = crate::text::hex(digest.get(..5).unwrap_or_default());
         let keep = Self::MAX - hash.len() - 1;
         let head: String = foreign.chars().take(keep).map(|c| if allowed(c) { c } else { '_' }).collect();
         Self(format!("{head}_{hash}").into())

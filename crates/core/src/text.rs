@@ -1,16 +1,21 @@
 //! Cutting text without breaking characters (invariant 12), and hashing it.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
 /// SHA-256 in lower-case hexadecimal.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a String can't fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&Sha256::digest(bytes))
+}
+
+/// Bytes in lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        hex.push(digit(byte >> 4));
+        hex.push(digit(byte & 15));
+    }
+    hex
 }
 
 /// The longest prefix of at most `max_bytes` bytes that ends on a character boundary.

@@ -9,7 +9,7 @@
 //! counts, not what they are.
 
 use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -128,13 +128,7 @@ impl Piece {
     fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::Text(text.to_owned()),
-            Err(_) => Self::Bytes {
-                hex: bytes.iter().fold(String::new(), |mut hex, byte| {
-                    // Writing to a String can't fail.
-                    let _ = write!(hex, "{byte:02x}");
-                    hex
-                }),
-            },
+            Err(_) => Self::Bytes { hex: toolwright_core::hex(bytes) },
         }
     }
 

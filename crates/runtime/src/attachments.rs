@@ -235,11 +235,13 @@ fn pixels(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
+/// Whether an output has images or files.
+pub(crate) fn has_content(output: &ToolOutput) -> bool {
+    output.parts().iter().any(|part| matches!(part, Part::Image { .. } | Part::File { .. }))
+}
+
 /// Keeps the images and files of a result; the result then refers to them.
 pub(crate) async fn keep_output(keep: &Arc<dyn Keep>, tool: &str, call: &str, output: &mut Arc<ToolOutput>) {
-    if !output.parts().iter().any(|part| matches!(part, Part::Image { .. } | Part::File { .. })) {
-        return;
-    }
     let keeper = Keeper { keep, from: Some((tool, call)) };
     let mut kept = (**output).clone();
     let mut files = Vec::new();

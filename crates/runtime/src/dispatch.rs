@@ -191,13 +191,15 @@ impl Dispatch {
     }
 
     /// Takes a call through the gate: resolve, read, hooks, rules, guardrails, the tool's own say, the mode, approval.
-    pub(crate) async fn gate(&self, request: GateRequest) -> GateOutcome {
+    ///
+    /// What few calls come to is boxed here and below: the future of the others is moved to the heap as a whole, and stays small.
+    pub(crate) async fn gate(&self, request: &GateRequest) -> GateOutcome {
         let id = request.call.to_string();
         let Some(tool) = self.registry.get(&request.tool) else {
             let mut failure = self.not_found(&request.tool);
             failure.tool_call_id = Some(id);
             let shown = object_text(&request.written);
-            let permission = self.audit(Trail::new(), &request, &Value::Object(Map::new()));
+            let permission = self.audit(Trail::new(), request, &Value::Object(Map::new()));
             return GateOutcome {
                 arguments: shown,
                 repairs: Vec::new(),
@@ -209,24 +211,18 @@ impl Dispatch {
         };
         let read_only = tool.spec().annotations.read_only();
         if request.args_state == ArgsState::Redacted {
-            return self.held_secret(tool, &request).await;
+            return Box::pin(self.held_secret(tool, request)).await;
         }
-        let arguments = match read_arguments(tool, &request) {
+        let arguments = match read_arguments(tool, request) {
             Ok(arguments) => arguments,
             Err(issues) => {
                 let mut failure = ToolFailure::validation(tool.name().as_str(), issues);
                 failure.tool_call_id = Some(id);
-                let cx = self.context(tool, &request, Arc::new(empty_arguments(tool)));
+                let cx = self.context(tool, request, Arc::new(empty_arguments(tool)));
                 let watch = Watch::of(&request.run, &request.run.cancelled);
                 let executed = Executed::of(Outcome::failed(failure.clone()));
-                let settled = self
-                    .after_hooks(
-                        tool,
-                        &cx,
-                        executed,
-                        &After { run: &request.run, resumed: request.decided.is_some(), watch: watch.as_ref(), from_outside: false },
-                    )
-                    .await;
+                let after = After { run: &request.run, resumed: request.decided.is_some(), watch: watch.as_ref(), from_outside: false };
+                let settled = Box::pin(self.after_hooks(tool, &cx, executed, &after)).await;
                 return GateOutcome {
                     arguments: object_text(&request.written),
                     repairs: Vec::new(),
@@ -237,10 +233,10 @@ impl Dispatch {
                 };
             }
         };
-        let mut cx = self.context(tool, &request, Arc::new(arguments));
+        let mut cx = self.context(tool, request, Arc::new(arguments));
         let mut trail = Trail::new();
         let mut watch = Watch::of(&request.run, &request.run.cancelled);
-        let mut passed = self.stages_and_approval(tool, &mut cx, &request, &mut trail, watch.as_mut()).await;
+        let mut passed = self.stages_and_approval(tool, &mut cx, request, &mut trail, watch.as_mut()).await;
         let noted = watch.as_mut().map(Watch::noted).unwrap_or_default();
         // Whoever put it there: nothing that a stage says lets it through, and whoever comes after sees arguments without it.
         if let Some((name, clean)) = secrets::held(request.run.beside.redactor.as_ref(), cx.args()) {
@@ -253,12 +249,15 @@ impl Dispatch {
         let shown = Some((Arc::clone(args.text()), Arc::from(args.sha256_hex())));
         let repairs: Vec<RepairNote> = args.repairs().to_vec();
         let edited = request.decided.as_ref().is_some_and(|(_, decision, _)| decision.edited().is_some());
+        let taint = match trail.repeats.take() {
+            Some((text, taint)) if text == *args.text() => taint,
+            _ => request.run.beside.marked.taint_of(&request.messages, args.value()),
+        };
         let permission = match &passed {
             // One refused for its arguments was not judged (sdk-tools 12.3/1).
             Err(stopped) if stopped.refusal().is_some_and(|failure| failure.kind == ToolFailureKind::Validation) => None,
-            _ => self.audit(trail, &request, args.value()),
+            _ => self.audit(trail, request, args.value()),
         };
-        let taint = request.run.beside.marked.taint_of(&request.messages, args.value());
         let notes = GateNotes { permission, edited, taint, ..noted }.some();
         match passed {
             Ok(()) => GateOutcome { arguments: shown, repairs, read_only, notes, verdict: Verdict::Run, settled: None },
@@ -272,14 +271,8 @@ impl Dispatch {
                         let answered = matches!(verdict, Verdict::Answer { .. });
                         let executed = Executed { replaced_by, ..Executed::of(outcome) };
                         let resumed = request.decided.is_some();
-                        let mut settled = self
-                            .after_hooks(
-                                tool,
-                                &cx,
-                                executed,
-                                &After { run: &request.run, resumed, watch: watch.as_ref(), from_outside: answered },
-                            )
-                            .await;
+                        let after = After { run: &request.run, resumed, watch: watch.as_ref(), from_outside: answered };
+                        let mut settled = Box::pin(self.after_hooks(tool, &cx, executed, &after)).await;
                         if answered {
                             // Whoever answered in the body's place may have it from outside too.
                             taint::mark(&mut settled, Marks { untrusted: tool.spec().annotations.open_world(), private: Vec::new() });
@@ -308,7 +301,7 @@ impl Dispatch {
         let mut trail = Trail::new();
         trail.lapsed(failure.reason.clone());
         let shown = object_text(&request.written);
-        let args = shown.as_ref().and_then(|(text, _)| Arguments::of_compact(text).ok()).unwrap_or_else(Arguments::empty);
+        let args = shown.as_ref().and_then(|(text, _)| Arguments::of_sealed(Arc::clone(text)).ok()).unwrap_or_else(Arguments::empty);
         let permission = self.audit(trail, request, args.value());
         let cx = self.context(tool, request, Arc::new(args));
         let watch = Watch::of(&request.run, &request.run.cancelled);
@@ -349,7 +342,7 @@ impl Dispatch {
         let resumed = request.decided.is_some();
 
         if let Some(watch) = watch.as_deref() {
-            self.before_hooks(tool, cx, resumed, watch, trail).await?;
+            Box::pin(self.before_hooks(tool, cx, resumed, watch, trail)).await?;
         }
 
         let limits = [spec.max_calls, self.max_calls.get(name).copied()];
@@ -363,7 +356,7 @@ impl Dispatch {
         let mut ruled = self.by_rules(tool, cx, request, trail).await?;
         if let Some(watch) = watch {
             let judged = Arc::clone(cx.args().text());
-            self.guard_arguments(tool, cx, resumed, request, watch).await?;
+            Box::pin(self.guard_arguments(tool, cx, resumed, request, watch)).await?;
             if *cx.args().text() != judged {
                 *trail = Trail::new();
                 ruled = self.by_rules(tool, cx, request, trail).await?;
@@ -434,11 +427,26 @@ impl Dispatch {
 
     /// What permission rules say about a call: those of the agent, then stages in code.
     async fn by_rules(&self, tool: &Tool, cx: &ToolContext, request: &GateRequest, trail: &mut Trail) -> Result<Ruled, Stopped> {
+        let repeats = request.run.beside.marked.taint_of(&request.messages, cx.args().value());
+        trail.repeats = Some((Arc::clone(cx.args().text()), repeats.clone()));
+        let ruled = Ruled { ask: None, allowed: false, decided: false, repeats };
+        if !self.permissions.concern(cx.tool_name()) && self.stages.of(StageKind::Rule).next().is_none() {
+            return Ok(ruled);
+        }
+        Box::pin(self.by_each_rule(tool, cx, request, ruled, trail)).await
+    }
+
+    async fn by_each_rule(
+        &self,
+        tool: &Tool,
+        cx: &ToolContext,
+        request: &GateRequest,
+        mut ruled: Ruled,
+        trail: &mut Trail,
+    ) -> Result<Ruled, Stopped> {
         let spec = tool.spec();
         let name = spec.name.as_str();
-        let repeats = request.run.beside.marked.taint_of(&request.messages, cx.args().value());
-        let marks = Taint { untrusted: !repeats.untrusted.is_empty(), private: !repeats.private.is_empty() };
-        let mut ruled = Ruled { ask: None, allowed: false, decided: false, repeats };
+        let marks = Taint { untrusted: !ruled.repeats.untrusted.is_empty(), private: !ruled.repeats.private.is_empty() };
         match self.permissions.ask(cx, marks, trail).await.map_err(|error| Stopped::refused(error.to_failure(name)))? {
             Said::Nothing => {}
             Said::Allow => (ruled.decided, ruled.allowed) = (true, true),
@@ -480,7 +488,7 @@ impl Dispatch {
         let spec = tool.spec();
         let body = if spec.requires_sandbox { tool.sandboxed_body() } else { Some(tool.body()) };
         // The gate read this very text; reading it again gives the same value, and after a restart the first one is gone.
-        let args = match Arguments::of_compact(&request.arguments) {
+        let args = match Arguments::of_sealed(request.arguments) {
             Ok(args) => args,
             Err(issues) => {
                 let failure = ToolFailure::validation(spec.name.as_str(), issues);
@@ -569,7 +577,7 @@ impl Dispatch {
             watched,
         };
         let gated = self
-            .gate(GateRequest {
+            .gate(&GateRequest {
                 call: call.clone(),
                 tool: Arc::clone(tool),
                 written: Arc::clone(written),
@@ -682,7 +690,7 @@ fn rewritten(tool: &Tool, cx: &ToolContext, value: Value, by: &str, resumed: boo
 
 /// The written text, if it is a JSON object: what `tool.start` shows of arguments that were refused.
 fn object_text(written: &str) -> Option<(Arc<str>, Arc<str>)> {
-    let args = Arguments::of_compact(written).ok().filter(|args| args.value().is_object())?;
+    let args = Arguments::unchecked(written).ok().filter(|args| args.value().is_object())?;
     let hash = Arc::from(args.sha256_hex());
     Some((Arc::clone(args.text()), hash))
 }

@@ -619,7 +619,7 @@ impl Shell {
         };
         let dispatch = Arc::clone(&self.setup.dispatch);
         let (id, panicked_id, tool) = (call.clone(), call.clone(), Arc::clone(&open.tool));
-        let gate = async move { Completion::Gated { call: id, outcome: Box::new(dispatch.gate(request).await) } };
+        let gate = async move { Completion::Gated { call: id, outcome: Box::new(dispatch.gate(&request).await) } };
         let mut gate: BoxFuture<'static, Completion> = caught(gate, move || gate_panicked(panicked_id, &tool)).boxed();
         Some(match (&mut gate).now_or_never() {
             Some(completion) => Gating::Answered(completion),

@@ -20,7 +20,7 @@ pub(super) fn held(redactor: Option<&Arc<Redactor>>, arguments: &Arguments) -> O
     let name = redactor.find(arguments.text()).or_else(|| redactor.find_in_value(arguments.value()))?;
     let mut clean = arguments.value().clone();
     redactor.redact_value(&mut clean);
-    let clean = Arguments::of_compact(&clean.to_string()).ok().filter(|clean| redactor.find(clean.text()).is_none());
+    let clean = Arguments::unchecked(&clean.to_string()).ok().filter(|clean| redactor.find(clean.text()).is_none());
     Some((Arc::clone(name), clean.unwrap_or_else(Arguments::empty)))
 }
 

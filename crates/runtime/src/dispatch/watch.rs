@@ -145,15 +145,17 @@ impl Dispatch {
                 let principal = cx.parts().principal.as_ref();
                 let around =
                     Around { guardrails: &self.guardrails, messages: cx.messages(), principal, call: Some(cx), aside: &watch.aside };
-                (notes.rewrote, notes.ending) = around.result(&mut executed.outcome).await;
+                (notes.rewrote, notes.ending) = Box::pin(around.result(&mut executed.outcome)).await;
                 secrets::clean(redactor, cx.tool_name(), &mut executed.outcome);
             }
             notes.side = watch.aside.taken();
             executed.notes = notes.some();
         }
         bound(&mut executed.outcome, tool.spec().result_limit.unwrap_or(self.result_limit));
-        if let (Outcome::Done { output }, Some(_)) = (&mut executed.outcome, cx.thread_id()) {
-            attachments::keep_output(&cx.parts().keep, cx.tool_name(), cx.call_id().as_str(), output).await;
+        if let (Outcome::Done { output }, Some(_)) = (&mut executed.outcome, cx.thread_id())
+            && attachments::has_content(output)
+        {
+            Box::pin(attachments::keep_output(&cx.parts().keep, cx.tool_name(), cx.call_id().as_str(), output)).await;
         }
         executed
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 use toolwright_core::policy::PermissionMode;
+use toolwright_core::taint::Taint;
 use toolwright_core::{CallId, PermissionNote, PermissionWord, RuleMatch, ShadowNote, Timestamp};
 use toolwright_tool::Identity;
 
@@ -85,11 +86,13 @@ pub(crate) struct Trail {
     pub(crate) reason: Option<String>,
     pub(crate) mode: Option<PermissionMode>,
     pub(crate) shadow: Vec<ShadowNote>,
+    /// What these arguments repeat of marked text, once somebody has looked.
+    pub(crate) repeats: Option<(Arc<str>, Taint)>,
 }
 
 impl Trail {
     pub(crate) fn new() -> Self {
-        Self { decision: PermissionWord::Default, rule: None, hook: None, reason: None, mode: None, shadow: Vec::new() }
+        Self { decision: PermissionWord::Default, rule: None, hook: None, reason: None, mode: None, shadow: Vec::new(), repeats: None }
     }
 
     /// A hook refused the call.
@@ -111,7 +114,7 @@ impl Trail {
     }
 
     pub(super) fn into_note(self) -> PermissionNote {
-        let Self { decision, rule, hook, reason, mode, shadow } = self;
+        let Self { decision, rule, hook, reason, mode, shadow, repeats: _ } = self;
         PermissionNote { rule, hook, reason, mode: mode.map(|mode| mode.as_str().to_owned()), shadow, ..PermissionNote::new(decision) }
     }
 }

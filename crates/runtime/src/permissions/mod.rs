@@ -112,6 +112,11 @@ impl Permissions {
         spec.annotations.read_only() && is_trusted(spec, &self.inner.trusted)
     }
 
+    /// Whether any rule is about a tool.
+    pub(crate) fn concern(&self, tool: &str) -> bool {
+        self.inner.by_tool.contains_key(tool)
+    }
+
     /// Asks the rules about a call. The first that matches decides; code of a rule that fails is the call's failure, never a yes.
     pub(crate) async fn ask(&self, cx: &ToolContext, taint: Taint, trail: &mut Trail) -> Result<Said, ToolError> {
         let Some(rules) = self.inner.by_tool.get(cx.tool_name()) else { return Ok(Said::Nothing) };

@@ -28,7 +28,9 @@ cargo xtask <chore>
   sim [--schedules N] [--seed S] [--bug NAME]
                                     run the simulator
   fuzz command [--seconds N] [--seed S]
-                                    give the parser of shell commands random texts";
+                                    give the parser of shell commands random texts
+  fuzz address [--seconds N] [--seed S]
+                                    compare which addresses are refused with the registries of special-purpose addresses";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);

@@ -1,5 +1,6 @@
 //! `cargo xtask fuzz`: random input for code that reads what others wrote, for as long as it is told to.
 
+mod address;
 mod command;
 mod grammar;
 mod shells;
@@ -25,8 +26,9 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         }
     }
     match target {
+        Some("address") => address::fuzz(Duration::from_secs(seconds), seed),
         Some("command") => Ok(command::fuzz(Duration::from_secs(seconds), seed)),
-        Some(other) => Err(usage(&format!("there is nothing to fuzz called `{other}`; there is `command`"))),
-        None => Err(usage("say what to fuzz: `command`")),
+        Some(other) => Err(usage(&format!("there is nothing to fuzz called `{other}`; there are `address` and `command`"))),
+        None => Err(usage("say what to fuzz: `address` or `command`")),
     }
 }

@@ -1,7 +1,7 @@
 //! Taint: where the text of a call's arguments came from.
 //!
 //! The result of a tool with the hint `open_world` is text that somebody outside wrote: untrusted. What a body read of the
-//! thread's files, values or environment is text that somebody outside should not get: private. The marks stand beside the
+//! thread's files, values, environment or workspace is text that somebody outside should not get: private. The marks stand beside the
 //! result in the journal; a later call whose arguments repeat the text carries them to the gate.
 
 mod index;
@@ -24,6 +24,8 @@ words! {
         Values = "values",
         /// The thread's or the agent's environment.
         Environment = "environment",
+        /// The files of the folder that the thread works in.
+        Workspace = "workspace",
     }
 }
 

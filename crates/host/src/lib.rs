@@ -1,4 +1,7 @@
 //! The guarded ways out (invariant 6 of ARCHITECTURE.md): outbound HTTP and spawned processes leave through here and nowhere else.
+//! So do the files of a folder that a model works in.
 
+#[cfg(unix)]
+pub mod files;
 pub mod net;
 pub mod process;

@@ -21,8 +21,8 @@ use toolwright_core::{
     PermissionWord, Remembered, RunId, ThreadId, Timestamp, ToolFailure, ToolFailureKind, ToolOutput, Transcript, Verdict,
 };
 use toolwright_tool::{
-    Approval, ApprovalOutcome, ApprovalRequest, ContextParts, EnvSource, Identity, MemoryKeep, Running, Snapshots, StateMap, Tool,
-    ToolContext, ToolError,
+    Approval, ApprovalOutcome, ApprovalRequest, ContextParts, EnvSource, Identity, MemoryKeep, ReadNotes, Running, Snapshots, StateMap,
+    Tool, ToolContext, ToolError,
 };
 
 mod asking;
@@ -514,6 +514,7 @@ impl Dispatch {
             env_names: spec.env.iter().map(|need| need.name.clone()).collect(),
             snapshots: self.shown_on_the_way(request.snapshots),
             keep: Arc::new(WatchedKeep { keep: Arc::clone(&request.run.beside.keep), reads: Arc::clone(&reads) }),
+            reads: Arc::clone(&reads) as Arc<dyn ReadNotes>,
         });
         let timeout = spec.timeout.unwrap_or(self.timeout);
         let limits = Limits { timeout, grace: self.grace, cancelled: request.cancelled };
@@ -633,6 +634,7 @@ impl Dispatch {
             env_names: tool.spec().env.iter().map(|need| need.name.clone()).collect(),
             snapshots: Arc::new(NoSnapshots),
             keep: Arc::clone(&request.run.beside.keep),
+            reads: Arc::new(taint::NoNotes),
         })
     }
 

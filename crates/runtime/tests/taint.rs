@@ -39,6 +39,16 @@ fn whereabouts() -> Tool {
         .unwrap()
 }
 
+/// A tool that reads a folder outside the thread, and says so; it fails with what it read.
+fn look() -> Tool {
+    Tool::new("look", "Looks.")
+        .run_json(|_args: Value, cx: ToolContext| async move {
+            cx.note_read(PrivateSource::Workspace);
+            Err::<Value, _>(ToolError::new("the plan says: dig beneath the third apple tree"))
+        })
+        .unwrap()
+}
+
 fn fetch() -> Tool {
     Tool::new("fetch", "Fetches.").open_world().run_json(|_args: Value, _cx| async { Ok::<_, ToolError>(PAGE) }).unwrap()
 }
@@ -52,7 +62,7 @@ fn note(log: &Log) -> Tool {
 }
 
 fn builder(script: Arc<Script>, log: &Log, store: &MemoryStore) -> AgentBuilder {
-    let tools = [read_file(), recall(), whereabouts(), fetch(), mail(log), note(log)];
+    let tools = [read_file(), recall(), whereabouts(), look(), fetch(), mail(log), note(log)];
     agent(script).tools(tools).env_value("PLACE", "the blue house by the river").store(store.clone())
 }
 
@@ -116,6 +126,19 @@ async fn values_and_texts_of_the_environment_are_private_too() {
         assert_eq!(thread.send("go").await.unwrap().finish_reason, FinishReason::AwaitingApproval, "{tool}");
         assert!(log.all().is_empty());
     }
+}
+
+#[tokio::test]
+async fn what_a_body_says_that_it_read_is_private_in_a_failure_too() {
+    let (log, store) = (Log::default(), MemoryStore::new());
+    let body = json!({ "b": "beneath the third apple tree" }).to_string();
+    let script = Script::new([calls([("1", "look", "{}")]), calls([("2", "mail", &body)]), say("done")]);
+    let agent = builder(script, &log, &store).build().unwrap();
+    let paused = agent.thread("t").send("go").await.unwrap();
+    assert_eq!(paused.finish_reason, FinishReason::AwaitingApproval);
+    let reason = "`mail` reaches the world outside, and its arguments repeat text from the thread's workspace, read by `look`";
+    assert_eq!(paused.pending[0].reason.as_deref(), Some(reason));
+    assert!(log.all().is_empty());
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolwright_core::args::Arguments;
+use toolwright_core::taint::PrivateSource;
 use toolwright_core::{CallId, RunId, ThreadId, Transcript};
 
 use crate::files::ThreadFiles;
@@ -86,6 +87,12 @@ pub trait Snapshots: Send + Sync {
     fn show(&self, snapshot: Value);
 }
 
+/// Takes note of what a body has read that nobody outside should get.
+pub trait ReadNotes: Send + Sync {
+    /// The body has read something of this source.
+    fn note(&self, source: PrivateSource);
+}
+
 /// Everything a [`ToolContext`] is made of. The runtime fills it in; a test may.
 #[derive(Clone)]
 pub struct ContextParts {
@@ -121,6 +128,8 @@ pub struct ContextParts {
     pub snapshots: Arc<dyn Snapshots>,
     /// What the thread keeps beside its journal.
     pub keep: Arc<dyn Keep>,
+    /// Where it is noted that something private was read.
+    pub reads: Arc<dyn ReadNotes>,
 }
 
 /// The facts of one call, the same on every path (sdk-tools 6). Cheap to clone.
@@ -135,6 +144,10 @@ impl EnvSource for NoEnv {
     fn get(&self, _name: &str) -> Option<String> {
         None
     }
+}
+
+impl ReadNotes for NoEnv {
+    fn note(&self, _source: PrivateSource) {}
 }
 
 struct NoSnapshots;
@@ -168,6 +181,7 @@ impl ToolContext {
             env_names: Arc::from([]),
             snapshots: Arc::new(NoSnapshots),
             keep: Arc::new(MemoryKeep::new()),
+            reads: Arc::new(NoEnv),
         })
     }
 
@@ -249,6 +263,20 @@ impl ToolContext {
     /// The thread's files. What this call writes is refused once its run has lost the thread to another owner.
     pub fn files(&self) -> ThreadFiles {
         ThreadFiles::new(Arc::clone(&self.parts.keep))
+    }
+
+    /// Says that the body has read what nobody outside should get, from elsewhere than the thread's values, files and
+    /// environment, which are watched by themselves. The call's result is marked private, a failure as well: who would send
+    /// its text outside is asked about it.
+    ///
+    /// ```
+    /// # use toolwright_tool::{PrivateSource, ToolContext};
+    /// # fn body(cx: &ToolContext) {
+    /// cx.note_read(PrivateSource::Workspace);
+    /// # }
+    /// ```
+    pub fn note_read(&self, source: PrivateSource) {
+        self.parts.reads.note(source);
     }
 
     /// Shows a snapshot: a complete one, which replaces the one before (sdk-tools 8.1/2).

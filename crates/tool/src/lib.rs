@@ -41,7 +41,7 @@ mod values;
 
 pub use approval::{ApprovalOutcome, ApprovalPolicy, ApprovalRequest, NeedsApproval};
 pub use body::{BlockingWork, Running, ToolBody};
-pub use context::{Approval, ContextParts, EnvSource, Identity, PrincipalKind, Snapshots, ToolContext};
+pub use context::{Approval, ContextParts, EnvSource, Identity, PrincipalKind, ReadNotes, Snapshots, ToolContext};
 pub use define::{DefinitionError, Tool, ToolBuilder, ToolDef, schema_of};
 pub use error::ToolError;
 pub use extract::{Args, CallId, Ctx, Env, EnvView, Files, FromCall, Principal, Progress, ProgressSender, State, ToolArg, Values};
@@ -51,6 +51,7 @@ pub use output::IntoToolResult;
 pub use require::{Need, Requirements};
 pub use state::{DuplicateState, StateMap};
 pub use toolwright_core as core;
+pub use toolwright_core::taint::PrivateSource;
 pub use toolwright_core::{Annotations, FileEntry, OnInterrupt, Part, ToolFailureKind, ToolName, ToolOutput, ToolSpec};
 pub use toolwright_macros::{args, tool, tools};
 pub use values::ThreadValues;

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use serde_json::Value;
 use toolwright_core::taint::{Marks, PrivateSource, Taint, TaintIndex};
 use toolwright_core::{BlobId, FileChange, FileEntry, Outcome, Part, ResultNotes, Timestamp, ToolSpec, Transcript};
-use toolwright_tool::{ApprovalRequest, EnvSource, Keep, KeepLimits, Kept, Tree};
+use toolwright_tool::{ApprovalRequest, EnvSource, Keep, KeepLimits, Kept, ReadNotes, Tree};
 
 use crate::driver::Executed;
 
@@ -43,6 +43,24 @@ pub(super) struct Reads {
     values: AtomicBool,
     /// Texts of the environment.
     environment: Mutex<Vec<String>>,
+    /// What the body said that it had read.
+    said: Mutex<Vec<PrivateSource>>,
+}
+
+impl ReadNotes for Reads {
+    fn note(&self, source: PrivateSource) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if !said.contains(&source) {
+            said.push(source);
+        }
+    }
+}
+
+/// Notes nothing: a policy gives no result.
+pub(super) struct NoNotes;
+
+impl ReadNotes for NoNotes {
+    fn note(&self, _source: PrivateSource) {}
 }
 
 impl Reads {
@@ -59,6 +77,11 @@ impl Reads {
         let texts = std::mem::take(&mut *self.environment.lock().unwrap_or_else(PoisonError::into_inner));
         if texts.iter().any(|text| holds(outcome, text)) {
             private.push(PrivateSource::Environment);
+        }
+        for source in self.said.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if !private.contains(&source) {
+                private.push(source);
+            }
         }
         Marks { untrusted: spec.annotations.open_world(), private }
     }

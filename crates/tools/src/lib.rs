@@ -1,4 +1,4 @@
-//! Built-in tools: dates, todo lists, and a question to the user.
+//! Built-in tools: dates, todo lists, a question to the user; and, with the feature `workspace`, the files of a folder.
 //!
 //! ```
 //! let names: Vec<_> = toolwright_tools::builtin().iter().map(|tool| tool.name().to_string()).collect();
@@ -9,6 +9,8 @@ mod clock;
 mod date;
 mod question;
 mod todo;
+#[cfg(all(unix, feature = "workspace"))]
+pub mod workspace;
 mod written;
 
 pub use clock::{Clock, Today};

@@ -273,6 +273,20 @@ impl Root {
         stage::sync(&place.folder);
         Ok(())
     }
+
+    /// Removes a folder that holds nothing; a link to one is left.
+    pub fn remove_empty_folder(&self, path: &RootedPath) -> Result<(), FileError> {
+        let place = self.resolver.last(path.as_str().as_bytes()).map_err(|stop| told(path, "remove", stop))?;
+        let removed = unlinkat(&place.folder, place.name.as_slice(), AtFlags::REMOVEDIR);
+        removed.map_err(|errno| told(path, "remove", errno.into()))
+    }
+
+    /// A folder below as a root of its own: what is reached through it is below that folder, without the links that led to it.
+    pub fn below(&self, path: &RootedPath) -> Result<Self, FileError> {
+        let open = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY, Links::Follow, "open")?;
+        let how = if self.is_by_kernel() { Resolve::Automatic } else { Resolve::NameByName };
+        Ok(Self { resolver: Resolver::new(open, how), folder: self.folder.join(path.as_str()) })
+    }
 }
 
 /// Reads an open file to its end. What is no file is refused; so is one that grows beyond the limit while it is read.

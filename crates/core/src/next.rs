@@ -180,8 +180,8 @@ impl Thread {
     fn start_by_itself(&self) -> Option<RunCause> {
         let (mut decided, mut asking) = (false, false);
         for call in self.open_calls() {
-            decided |= matches!(call.state, CallState::Decided(..)) || call.covered;
-            asking |= matches!(call.state, CallState::Asking(_)) && !call.covered;
+            decided |= matches!(call.state, CallState::Decided(..)) || call.covered.is_some();
+            asking |= matches!(call.state, CallState::Asking(_)) && call.covered.is_none();
         }
         if decided {
             Some(RunCause::Decision)
@@ -296,7 +296,7 @@ impl Thread {
                     }
                     // Where no slot is free, it may be a later call that holds it, in a fork: that one goes first.
                 }
-                CallState::Decided(..) | CallState::Asking(_) if matches!(call.state, CallState::Decided(..)) || call.covered => {
+                CallState::Decided(..) | CallState::Asking(_) if matches!(call.state, CallState::Decided(..)) || call.covered.is_some() => {
                     // What was decided needs a slot like any other.
                     if gate_free && running < limit {
                         actions.push(Action::Gate(call.id.clone()));

@@ -84,7 +84,7 @@ impl Thread {
             };
             call.decision = None;
             call.votes.clear();
-            call.covered = false;
+            call.covered = None;
         }
         if self.step.as_ref().is_some_and(|step| !step.replied) {
             // A model call that the source had not heard the end of.

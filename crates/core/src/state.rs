@@ -73,8 +73,8 @@ pub struct Call {
     pub votes: Vec<Decision>,
     /// How often deciders were reminded.
     pub reminded: u32,
-    /// It waits, but an approval of another call may answer for it: it comes before the gate again.
-    pub covered: bool,
+    /// It waits, but this approval, given to another call, may answer for it: it comes before the gate again.
+    pub covered: Option<Box<Decision>>,
     pub(crate) result: Option<(Seq, Outcome)>,
     pub(crate) marks: Marks,
 }

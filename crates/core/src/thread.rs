@@ -104,6 +104,12 @@ pub enum FoldBug {
     InputIsNotChecked,
     /// What earlier runs used is not counted.
     SpentIsForgotten,
+    /// A person who approves twice is two people.
+    OneVotesTwice,
+    /// An approval that stands for calls with the same arguments stands for all calls of the tool.
+    AlwaysForgetsTheArguments,
+    /// An approval that stands for other calls leaves those alone that wait already.
+    AlwaysAnswersNobody,
 }
 
 impl Thread {
@@ -437,8 +443,13 @@ impl Thread {
                 self.approved(&call, &ask, decision);
             }
             RecordBody::CallVoted { approval, call, sha256, decision, votes } => {
+                #[cfg(feature = "planted-bugs")]
+                let planted = self.planted;
                 let open = self.waits_for(call, approval, sha256)?;
-                if !decision.approves() || open.votes.iter().any(|vote| vote.by == decision.by) {
+                let twice = open.votes.iter().any(|vote| vote.by == decision.by);
+                #[cfg(feature = "planted-bugs")]
+                let twice = twice && planted != Some(FoldBug::OneVotesTwice);
+                if !decision.approves() || twice {
                     return Err("it is no further approval".to_owned());
                 }
                 if *votes as usize != open.votes.len() + 1 {
@@ -606,7 +617,7 @@ impl Thread {
                 decision: None,
                 votes: Vec::new(),
                 reminded: 0,
-                covered: false,
+                covered: None,
                 result: None,
                 marks: Marks::default(),
             },
@@ -670,7 +681,7 @@ impl Thread {
         let decision = match &open.state {
             CallState::Opened => None,
             CallState::Decided(_, decision) => Some(decision.clone()),
-            CallState::Asking(_) if open.covered => None,
+            CallState::Asking(_) if open.covered.is_some() => None,
             // Asked again after an interruption: the body may have run, a person decides.
             CallState::Executing { .. } if matches!(verdict, Verdict::Ask(_)) => None,
             _ => return Err("the call does not stand before the gate".to_owned()),
@@ -686,7 +697,7 @@ impl Thread {
             open.gated = Some(GatedArgs { text: Arc::clone(text), sha256: Arc::clone(sha256) });
         }
         open.started_at.get_or_insert(at);
-        open.covered = false;
+        open.covered = None;
         // An approval counts also where a result from outside comes after it.
         let is_result = |decision: &Decision| matches!(decision.verdict, DecisionVerdict::Complete { .. } | DecisionVerdict::Fail { .. });
         if let Some(decision) = decision.filter(|decision| open.decision.is_none() || !is_result(decision)) {
@@ -845,19 +856,32 @@ impl Thread {
         let args: Arc<str> = crate::json::sorted_hash(arguments).into();
         let stands = |per: Remember| Remembered { tool: Arc::clone(&tool), per, args: Arc::clone(&args), by: decision.by.clone() };
         let (always, once) = (decision.remember.clone().map(stands), once.map(stands));
-        if let Some(per) = &decision.remember {
-            let stands = stands(per.clone());
-            if !self.remembered.contains(&stands) {
-                self.remembered.push(stands);
-            }
+        #[cfg(feature = "planted-bugs")]
+        let always = match self.planted {
+            Some(FoldBug::AlwaysForgetsTheArguments) => always.map(|stands| Remembered { per: Remember::Tool, ..stands }),
+            _ => always,
+        };
+        if let Some(stands) = always.clone().filter(|stands| !self.remembered.contains(stands)) {
+            self.remembered.push(stands);
         }
+        #[cfg(feature = "planted-bugs")]
+        if self.planted == Some(FoldBug::AlwaysAnswersNobody) {
+            return;
+        }
+        let answer = Decision { by: decision.by.clone(), at: decision.at, automatic: decision.automatic, ..Decision::approve() };
         for call in self.calls.values_mut().filter(|call| call.id != *decided) {
-            let Some(other) = call.asking().filter(|other| other.kind.can_be_remembered()) else { continue };
+            let Some(other) = call.asking().filter(|other| other.kind.can_be_remembered() && other.is_approved_by(&answer)) else {
+                // It waits for something else, or its time was over by then.
+                continue;
+            };
             let Some(gated) = &call.gated else { continue };
             let args = crate::json::sorted_hash(&gated.text);
-            let answers = always.iter().filter(|stands| stands.may_answer(other.quorum, &other.deciders)).chain(&once);
-            let covered = answers.into_iter().any(|stands| stands.covers(&call.tool, &args));
-            call.covered |= covered;
+            // Where several have to approve, what waits already is for them.
+            let once = once.iter().filter(|_| other.quorum <= 1);
+            let answers = always.iter().filter(|stands| stands.may_answer(other.quorum, &other.deciders)).chain(once);
+            if answers.into_iter().any(|stands| stands.covers(&call.tool, &args)) {
+                call.covered.get_or_insert_with(|| Box::new(answer.clone()));
+            }
         }
     }
 }

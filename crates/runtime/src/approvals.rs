@@ -16,7 +16,7 @@ use crate::approve::{Approve, ApproveAnswer};
 use crate::error::AgentError;
 use crate::index::PendingApproval;
 use crate::load::load;
-use crate::posting::{Bound, decided, lapsed_at, people, post_decision};
+use crate::posting::{begin, decided, fits, may_decide, people, post_decision, with_posted};
 use crate::run::{Reply, RunStream};
 use crate::store::{InboxItem, Page};
 use crate::thread::ThreadHandle;
@@ -160,27 +160,9 @@ impl Approvals {
         let thread = id.thread().ok_or_else(not_found)?;
         let fold = load(&*self.inner.store, &thread).await?.thread;
         let waiting = fold.waiting_for(id).and_then(|call| call.asking().and_then(|ask| PendingApproval::of(&thread, call, ask)));
-        let Some(mut pending) = waiting else { return Err(self.decided_before(&thread, id).await?.unwrap_or_else(not_found)) };
-        let mut approvals = pending.approved_by.len();
-        for (_, item) in self.inner.store.inbox(&thread, 0).await? {
-            // What nobody who moves the thread has taken yet counts all the same.
-            match item {
-                InboxItem::Delegate { approval, to, .. } if approval == *id => pending.deciders = to,
-                InboxItem::Decision { approval, decision, .. } if approval == *id => {
-                    let lapsed = decision.verdict == DecisionVerdict::Lapsed;
-                    // Of an earlier question, which nobody was asked.
-                    if lapsed && decision.at != pending.expires_at {
-                        continue;
-                    }
-                    approvals += 1;
-                    if !decision.approves() || approvals >= pending.quorum as usize {
-                        return Err(decided(id, &decision));
-                    }
-                    pending.approved_by.extend(decision.by);
-                }
-                _ => {}
-            }
-        }
+        let Some(pending) = waiting else { return Err(self.decided_before(&thread, id).await?.unwrap_or_else(not_found)) };
+        let posted = self.inner.store.inbox(&thread, 0).await?;
+        let pending = with_posted(pending, posted.into_iter().map(|(_, item)| item))?;
         Ok(Found { thread, fold, pending })
     }
 
@@ -231,20 +213,12 @@ impl Approvals {
             decision.by = Some(who.id.clone());
         }
         self.check(&found.pending, &decision).map_err(invalid)?;
-        let pending = &found.pending;
-        if !pending.deciders.is_empty() && !decision.by.as_ref().is_some_and(|by| pending.deciders.contains(by)) {
-            let who = decision.by.clone().unwrap_or_else(|| "somebody without a name".to_owned());
-            return Err(AgentError::ApprovalForbidden { approval: id.to_string(), who });
-        }
-        decision = Box::pin(self.inner.clean_decision(&pending.thread_id, decision)).await?;
-        let (now, bound) = (self.inner.clock.now(), Bound::of(pending));
-        if let Some(at) = bound.expires_at.filter(|at| now >= *at) {
-            // Too late, whoever says so first: the call is refused, and the run may go on (sdk-tools 13.4/2).
-            post_decision(&*self.inner.store, &bound, lapsed_at(at)).await?;
-            return Err(decided(id, &lapsed_at(at)));
-        }
-        decision.at = Some(now);
-        post_decision(&*self.inner.store, &bound, decision).await
+        may_decide(&found.pending, decision.by.as_ref())?;
+        decision = Box::pin(self.inner.clean_decision(&found.thread, decision)).await?;
+        let (bound, decision) = begin(&found.pending, decision, self.inner.clock.now());
+        let too_late = (decision.verdict == DecisionVerdict::Lapsed).then(|| decided(id, &decision));
+        post_decision(&*self.inner.store, bound, decision).await?;
+        too_late.map_or(Ok(()), Err)
     }
 
     async fn authorize(&self, who: &Identity, found: &Found) -> Result<(), AgentError> {
@@ -264,21 +238,7 @@ impl Approvals {
 
     /// Whether the decision is an answer to what is asked.
     fn check(&self, pending: &PendingApproval, decision: &Decision) -> Result<(), String> {
-        if !pending.kind.takes(&decision.verdict) {
-            return Err(match pending.kind {
-                AskKind::External => "the call waits for a result; give one with `calls().complete(..)`, or reject it".to_owned(),
-                AskKind::Tool => "the call waits for a yes or a no; its tool makes the result itself".to_owned(),
-                _ => "it can be answered or rejected, not changed".to_owned(),
-            });
-        }
-        if pending.quorum > 1 && decision.approves() {
-            if decision.by.is_none() {
-                return Err(format!("{} people have to approve; say who does with `.by(..)`", pending.quorum));
-            }
-            if decision.remember.is_some() {
-                return Err(format!("{} people have to approve each call, so one approval can't stand for later ones", pending.quorum));
-            }
-        }
+        fits(pending, decision)?;
         let Some(edited) = decision.edited() else { return Ok(()) };
         // The gate reads them again; where the tool is known here, a mistake is told at once.
         let Some(tool) = self.inner.dispatch.registry.get(&pending.tool) else { return Ok(()) };

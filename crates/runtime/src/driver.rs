@@ -16,12 +16,15 @@ use toolwright_core::{
     ToolFailure, ToolFailureKind, Verdict,
 };
 
+mod covered;
 mod posted;
+
+use covered::stands;
 
 pub(crate) use posted::mode_record;
 
 use crate::model::{ModelError, ModelReply};
-use crate::store::InboxItem;
+use crate::store::{InboxItem, Posted};
 
 /// What the driver has to know about tools, by name.
 pub trait ToolFacts: Send + Sync {
@@ -114,6 +117,13 @@ pub enum Completion {
     },
     /// What the model sees was, or could not be, made shorter before its next call.
     Compacted(Box<Compaction>),
+    /// The answer of [`Effect::Answer`] was posted.
+    First {
+        /// The call.
+        call: CallId,
+        /// Whether it is the first, or which decision was.
+        posted: Posted,
+    },
     /// The run's own handle asks it to stop.
     Cancel {
         /// Why.
@@ -173,6 +183,15 @@ pub enum Effect {
     },
     /// Tell what stands under the key to stop.
     Cancel(Key),
+    /// Post that an approval of another call lets this one run, and say with [`Completion::First`] what came first under the key.
+    Answer {
+        /// The call.
+        call: CallId,
+        /// The key of the decision it waits for.
+        key: String,
+        /// The decision.
+        item: Box<InboxItem>,
+    },
     /// The thread rests: the run is done, or somebody has to decide.
     Rest,
 }
@@ -214,6 +233,8 @@ struct AtGate {
     call: CallId,
     /// Whether it had been decided when that began.
     decided: bool,
+    /// What the gate found about a call that waits for a decision, until it is known who decided it first.
+    found: Option<Box<GateOutcome>>,
 }
 
 /// What a run that has to start is started with.
@@ -421,7 +442,9 @@ impl Driver {
             if let (true, Completion::Executed { call, .. }) = (self.has(crate::planted::Bug::RerunOfARecordedCall), &completion) {
                 external.push(Effect::Execute { call: call.clone(), attempt: 1 });
             }
+            let gated = matches!(completion, Completion::Gated { .. });
             self.take(completion, now)?;
+            external.extend(self.answer().filter(|_| gated));
         }
         self.take_over(now)?;
         loop {
@@ -490,7 +513,7 @@ impl Driver {
             Action::CheckInput if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::CheckInput)),
             // Gates resolve one at a time, also when an earlier call is decided while a later one stands there.
             Action::Gate(call) if !self.gate_is_taken() => {
-                self.at_gate = Some(AtGate { call: call.clone(), decided: self.is_decided(call) });
+                self.at_gate = Some(AtGate { call: call.clone(), decided: self.is_decided(call), found: None });
                 Ok(Attended::Start(Effect::Gate { call: call.clone() }))
             }
             Action::Execute { call, begun } if !self.in_flight.contains(&key) => self.begin_call(call, *begun, key, now),
@@ -613,13 +636,18 @@ impl Driver {
                 self.record(RecordBody::InputChecked { messages, rewritten, rewrote, ending, side }, now)
             }
             Completion::Gated { call, outcome } => {
-                let Some(gate) = self.at_gate.take_if(|gate| gate.call == call) else { return Ok(()) };
+                let Some(gate) = self.at_gate.take_if(|gate| gate.call == call && gate.found.is_none()) else { return Ok(()) };
                 // Decided while an approval of another call was looked at: what the gate found says nothing about that.
                 if !gate.decided && self.is_decided(&call) {
                     return Ok(());
                 }
+                if self.has_to_be_first(&call, &outcome) {
+                    self.at_gate = Some(AtGate { found: Some(outcome), ..gate });
+                    return Ok(());
+                }
                 self.record_gated(&call, *outcome, now)
             }
+            Completion::First { call, posted } => self.answered(&call, posted, now),
             Completion::Executed { call, executed } => {
                 if !self.in_flight.remove(&Key::Execute(call.clone())) {
                     return Ok(());
@@ -706,9 +734,7 @@ impl Driver {
         let resumed = matches!(open.state, CallState::Decided(..)) || open.started_at.is_some();
         let (arguments, sha256) = outcome.arguments.map_or((None, None), |(text, sha256)| (Some(text), Some(sha256)));
         let mut verdict = outcome.verdict;
-        if let (Some(asked), Some(gated), Verdict::Ask(ask)) = (open.asking(), &open.gated, &mut verdict)
-            && (asked.quorum, &asked.kind, Some(&gated.sha256)) == (ask.quorum, &ask.kind, sha256.as_ref())
-        {
+        if let (Some(asked), Verdict::Ask(ask)) = (stands(open, &verdict, sha256.as_ref()), &mut verdict) {
             // An approval of another call was no answer: what is on its way to the question that stands is not lost.
             ask.clone_from(asked);
         }

@@ -52,6 +52,8 @@ mod run;
 mod seal;
 mod shell;
 mod side;
+#[cfg(feature = "planted-bugs")]
+pub mod simulated;
 mod stage;
 mod store;
 mod subscription;

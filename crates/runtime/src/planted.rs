@@ -34,11 +34,25 @@ pub enum Bug {
     InputIsNotChecked,
     /// What earlier runs used is not counted.
     SpentIsForgotten,
+    /// A person who approves twice is two people.
+    OneVotesTwice,
+    /// A decision that is handed to others stays where it was.
+    DelegationIsIgnored,
+    /// The end of the time for a decision has a key of its own, so that somebody may decide after it.
+    LapseHasAKeyOfItsOwn,
+    /// A failure from outside has a key of its own, beside that of a result.
+    FailureHasAKeyOfItsOwn,
+    /// What an approval of another call lets run passes the gate although somebody rejected it.
+    CoveredBesideARejection,
+    /// An approval that stands for calls with the same arguments stands for all calls of the tool.
+    AlwaysForgetsTheArguments,
+    /// An approval that stands for other calls leaves those alone that wait already.
+    AlwaysAnswersNobody,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 21] = [
         Self::RerunOfARecordedCall,
         Self::ResultOutOfOrder,
         Self::LostDecision,
@@ -53,6 +67,13 @@ impl Bug {
         Self::TimeIsNotLimited,
         Self::InputIsNotChecked,
         Self::SpentIsForgotten,
+        Self::OneVotesTwice,
+        Self::DelegationIsIgnored,
+        Self::LapseHasAKeyOfItsOwn,
+        Self::FailureHasAKeyOfItsOwn,
+        Self::CoveredBesideARejection,
+        Self::AlwaysForgetsTheArguments,
+        Self::AlwaysAnswersNobody,
     ];
 
     /// The bug as it is planted in folds, where it is one of theirs.
@@ -63,6 +84,9 @@ impl Bug {
             Self::SavedWithoutIds => Some(FoldBug::SavedWithoutIds),
             Self::InputIsNotChecked => Some(FoldBug::InputIsNotChecked),
             Self::SpentIsForgotten => Some(FoldBug::SpentIsForgotten),
+            Self::OneVotesTwice => Some(FoldBug::OneVotesTwice),
+            Self::AlwaysForgetsTheArguments => Some(FoldBug::AlwaysForgetsTheArguments),
+            Self::AlwaysAnswersNobody => Some(FoldBug::AlwaysAnswersNobody),
             _ => None,
         }
     }

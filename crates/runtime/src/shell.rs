@@ -30,9 +30,9 @@ use crate::guard::Around;
 use crate::hub::Hub;
 use crate::keep::Beside;
 use crate::model::{Model, ModelError, ModelRequest, ModelSettings};
-use crate::posting::{Timer, timers_of};
+use crate::posting::timers_of_thread;
 use crate::side::Aside;
-use crate::store::{Append, Claim, Snapshot, Store, StoreError};
+use crate::store::{Append, Claim, InboxItem, Snapshot, Store, StoreError};
 
 /// What one run is made with.
 #[derive(Clone)]
@@ -96,6 +96,9 @@ struct Taken {
     rests: bool,
 }
 
+/// A call, the key of the decision it waits for, and what is to be posted there.
+type Answered = (CallId, String, Box<InboxItem>);
+
 struct InFlight {
     abort: AbortHandle,
     /// Fires when the call, or the model, shall stop.
@@ -142,6 +145,8 @@ pub(crate) struct Shell {
     meter: Option<Meter>,
     /// How much of the transcript was looked through for secrets, and whether there were none.
     clean: (usize, bool),
+    /// Something in the inbox is this shell's own.
+    has_posted: bool,
 }
 
 /// Something that a task of this shell has to say.
@@ -170,6 +175,7 @@ impl Shell {
             run_cancelled: CancellationToken::new(),
             meter: None,
             clean: (0, true),
+            has_posted: false,
         }
     }
 
@@ -203,6 +209,12 @@ impl Shell {
         };
         let mut stopping = self.stopper.token.is_cancelled();
         loop {
+            if !rests && std::mem::take(&mut self.has_posted) {
+                // It is taken like anything else, so that nothing of it is left when the run ends.
+                let taken = self.take_inbox(&mut inbox_seen).await?;
+                rests = taken.came && taken.rests;
+                continue;
+            }
             if rests && self.driver.can_start() {
                 // What came meanwhile may start the run. After its end, what comes is left in the inbox, where the next owner, or a
                 // worker that looks for one, finds it.
@@ -334,8 +346,22 @@ impl Shell {
             }
             _ => {}
         }
+        let mut effects = self.driver.step(completion, self.setup.clock.now())?;
+        loop {
+            let (rests, answer) = self.set_going(effects).await?;
+            let Some((call, key, item)) = answer else { return Ok(rests) };
+            // Nobody answers for a thread that has another owner by now.
+            self.hold().is_held().await?;
+            let posted = self.setup.store.post(&self.setup.thread, &key, *item).await?;
+            self.has_posted = true;
+            effects = self.driver.step(Some(Completion::First { call, posted }), self.setup.clock.now())?;
+        }
+    }
+
+    /// Begins what a step of the driver gave. Gives whether the thread rests, and the answer that is to be posted, if there is one.
+    async fn set_going(&mut self, effects: Vec<Effect>) -> Result<(bool, Option<Answered>), AgentError> {
         let now = self.setup.clock.now();
-        let mut todo: VecDeque<Effect> = self.driver.step(completion, now)?.into();
+        let mut todo: VecDeque<Effect> = effects.into();
         let (mut records, mut gates, mut after) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(effect) = todo.pop_front() {
             match effect {
@@ -360,24 +386,25 @@ impl Shell {
             let token = self.run_cancelled.child_token();
             self.in_flight.insert(Key::Gate(call), InFlight { abort, token, give_up: None });
         }
-        let mut rests = false;
+        let (mut rests, mut answer) = (false, None);
         for effect in after {
             match effect {
                 Effect::Ask { step } => self.ask(step),
                 Effect::CheckInput => self.check_input(),
                 Effect::Execute { call, attempt } => self.execute(&call, attempt),
                 Effect::Cancel(key) => self.cancel(&key),
+                Effect::Answer { call, key, item } => answer = Some((call, key, item)),
                 Effect::Rest => rests = true,
                 Effect::Append(_) | Effect::Gate { .. } => {}
             }
         }
-        Ok(rests)
+        Ok((rests, answer))
     }
 
     async fn write(&mut self, records: Vec<Arc<Record>>) -> Result<(), AgentError> {
         let head = records.last().map_or(self.durable, |record| record.seq);
         let inbox_through = self.driver.inbox_through();
-        for (key, at, item) in self.timers(&records) {
+        for (key, at, item) in timers_of_thread(self.driver.thread(), &records) {
             self.setup.store.post_at(&self.setup.thread, &key, at, item).await?;
         }
         let append = Append { records: records.clone(), inbox_through };
@@ -391,13 +418,6 @@ impl Shell {
         self.compacted(&records);
         self.save_snapshot().await;
         Ok(())
-    }
-
-    fn timers(&self, records: &[Arc<Record>]) -> Vec<Timer> {
-        timers_of(records, |call| {
-            let ask = self.driver.thread().call(call)?.asking()?;
-            Some((ask.approval.clone(), ask.remind_every_ms?))
-        })
     }
 
     /// Saves the fold when the journal has grown to twice what it was at the last snapshot: so all snapshots together cost

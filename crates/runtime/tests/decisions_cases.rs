@@ -421,6 +421,18 @@ async fn time_that_runs_out_after_one_of_two_approvals_refuses_and_after_both_do
 }
 
 #[tokio::test]
+async fn nobody_says_that_the_time_is_over_but_time() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    let script = Script::new([calls([("c", "act", "{}")]), say("done")]);
+    let agent = agent(script).tool(asks("act", &log)).store(store.clone()).build().unwrap();
+    let first = agent.thread("t").send("go").await.unwrap();
+    let refused = agent.approvals().decide(&of(&first, "c"), Decision::lapsed()).await.unwrap_err();
+    assert!(refused.code() == "TOOLWRIGHT_APPROVAL_INVALID" && refused.to_string().contains("reject it"), "{refused}");
+    let reply = agent.approvals().resolve(&of(&first, "c"), Decision::approve()).await.unwrap();
+    assert_eq!((reply.finish_reason, log.len()), (FinishReason::Stop, 1));
+}
+
+#[tokio::test]
 async fn a_rejection_decides_at_once_and_later_approvals_are_told_of_it() {
     for votes in [0, 1] {
         let (store, log) = (MemoryStore::new(), Log::default());

@@ -290,3 +290,20 @@ fn in_a_fork_with_one_slot_a_later_call_that_was_decided_goes_before_an_earlier_
     let done = Completion::Executed { call: CallId::new("b"), executed: Box::new(executed) };
     assert_eq!(gates(&fork.step(Some(done), NOW).unwrap()), ["a"]);
 }
+
+#[test]
+fn a_reminder_of_a_question_that_was_never_written_down_is_none_of_another_with_its_id() {
+    for every in [None, Some(1000)] {
+        let mut driver = started();
+        driver.step(None, NOW).unwrap();
+        driver.step(Some(reply(vec![call("a")])), NOW).unwrap();
+        let approval = ApprovalId::new("ask");
+        let ask = ApprovalAsk { remind_every_ms: every, ..ApprovalAsk::new(approval.clone()) };
+        driver.step(Some(gated("a", Verdict::Ask(ask))), NOW).unwrap();
+        let item = InboxItem::Remind { approval, call: CallId::new("a"), times: 1 };
+        let effects = driver.step(Some(Completion::Posted { position: 1, item }), NOW).unwrap();
+        let reminded = |record: &Arc<Record>| matches!(record.body, RecordBody::ApprovalReminded { .. });
+        let told = effects.iter().any(|effect| matches!(effect, Effect::Append(records) if records.iter().any(reminded)));
+        assert_eq!(told, every.is_some());
+    }
+}

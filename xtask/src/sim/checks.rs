@@ -242,6 +242,10 @@ fn projection(records: &[Arc<Record>], audit: &Audit) -> Result<(), Broken> {
             // Input that comes while the thread waits for a decision is told of at once.
             let outside = match &event {
                 EventKind::InputQueued { .. } => waiting || patched,
+                // So is what is said about the decision.
+                EventKind::ApprovalVoted { .. } | EventKind::ApprovalDelegated { .. } | EventKind::ApprovalReminded { .. } => {
+                    waiting || patched
+                }
                 // Somebody asked for it while the thread was at rest.
                 EventKind::CompactionStart { trigger, .. } | EventKind::CompactionDone { trigger, .. } => trigger.is_some(),
                 EventKind::ContextCleared { .. } => true,

@@ -64,6 +64,7 @@ impl World<'_> {
             hanging: Vec::new(),
             inputs_left: self.rng.below(3),
             posts_left: self.posts_left,
+            attempts: Vec::new(),
             forks_left: u64::from(self.depth == 0),
             depth: self.depth + 1,
             named: self.named,

@@ -1,14 +1,15 @@
 //! The simulator: core and driver under a seeded scheduler, with its invariants checked as they go and after each schedule.
 //!
 //! A schedule is one thread from its first input until it rests for good: a scripted model, tools with chosen latencies and
-//! failures, a store that crashes at any append, owners that die or hang, decisions that come early, late, twice or never, input
-//! that is queued or steers, cancellations that race, timers, compaction, saved folds that are stale or damaged, and forks from
+//! failures, a store that crashes at any append, owners that die or hang, decisions that come early, late, twice or never, of one
+//! person or several, about one call or those to come, results from outside, input that is queued or steers, cancellations that race, timers, compaction, saved folds that are stale or damaged, and forks from
 //! any place. In some schedules the runtime's own store is asked everything too. Everything is drawn from one seed, so a seed
 //! that breaks an invariant replays.
 
 mod audit;
 mod checks;
 mod compaction;
+mod deciders;
 mod forks;
 mod model;
 mod owner;
@@ -69,6 +70,7 @@ stats! {
     records runs asks calls at_once bodies reruns
     crashes_before crashes_after deaths hangs wakes refused jumps
     approved edited rejected late again altered cancels left_waiting
+    voted handed_on reminded lapsed forbidden outside covered remembered overtaken
     inputs applied returned steered timers
     compacted pruned folded tidied
     saved loaded passed_over
@@ -141,6 +143,13 @@ fn name_of(bug: Bug) -> &'static str {
         Bug::TimeIsNotLimited => "time-is-not-limited",
         Bug::InputIsNotChecked => "input-is-not-checked",
         Bug::SpentIsForgotten => "spent-is-forgotten",
+        Bug::OneVotesTwice => "one-votes-twice",
+        Bug::DelegationIsIgnored => "delegation-is-ignored",
+        Bug::LapseHasAKeyOfItsOwn => "lapse-has-a-key-of-its-own",
+        Bug::FailureHasAKeyOfItsOwn => "failure-has-a-key-of-its-own",
+        Bug::CoveredBesideARejection => "covered-beside-a-rejection",
+        Bug::AlwaysForgetsTheArguments => "always-forgets-the-arguments",
+        Bug::AlwaysAnswersNobody => "always-answers-nobody",
     }
 }
 
@@ -221,6 +230,14 @@ fn print_stats(stats: &Stats, schedules: u64, seconds: f64) {
     println!(
         "decisions  {} approved, {} edited, {} rejected, {} late, {} again, {} altered; {} cancellations",
         stats.approved, stats.edited, stats.rejected, stats.late, stats.again, stats.altered, stats.cancels
+    );
+    println!(
+        "people     {} votes, {} handed on, {} not theirs, {} reminders, {} lapsed, {} results from outside",
+        stats.voted, stats.handed_on, stats.forbidden, stats.reminded, stats.lapsed, stats.outside
+    );
+    println!(
+        "approvals  {} calls of others that waited and {} that were not asked about, {} times somebody was faster",
+        stats.covered, stats.remembered, stats.overtaken
     );
     println!(
         "input      {} posted, {} joined, {} went back, {} model calls given up; {} timers",

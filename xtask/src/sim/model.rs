@@ -74,10 +74,14 @@ pub(super) fn reply(model: Character, rng: &mut Rng) -> Result<ModelReply, Model
     }
     let count = rng.between(1, model.most);
     let cut = rng.percent(4);
+    // Now and then all are of one tool that asks, some with the same arguments.
+    let asking: Vec<&str> = TOOLS.iter().filter(|tool| tool.needs_approval).map(|tool| tool.name).collect();
+    let one = if rng.percent(20) { rng.pick(&asking) } else { None };
     for position in 1..=count {
         let name = match rng.below(20) {
             0 => "nothing_of_the_kind",
             1 => "READ",
+            _ if one.is_some() => one.unwrap_or("pay"),
             _ => TOOLS.get(rng.index(TOOLS.len())).map_or("read", |tool| tool.name),
         };
         let unique;

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use toolwright_core::{AbortReason, CallId, CallState, Compaction, Key, Record, RecordBody, Seq, Timestamp};
-use toolwright_runtime::{Completion, Driver, Effect, InboxItem, Streamed};
+use toolwright_core::{AbortReason, CallId, CallState, Compaction, DecisionVerdict, Key, Record, RecordBody, Seq, Timestamp};
+use toolwright_runtime::simulated::timers_of;
+use toolwright_runtime::{Completion, Driver, Effect, InboxItem, Posted, Streamed};
 
 use super::audit::Heard;
 use super::rng::Rng;
@@ -22,7 +23,7 @@ pub(super) enum Work {
     Compact(Box<Compaction>),
     /// Guardrails check so many messages.
     Check(usize),
-    Gate(GateRequest),
+    Gate(Box<GateRequest>),
     Body {
         call: CallId,
         tool: &'static Tool,
@@ -169,14 +170,42 @@ impl World<'_> {
     /// everything else that follows an append waits until that is durable.
     pub(super) fn step(&mut self, owner: &mut Owner, completion: Option<Completion>) -> Result<Fate, Broken> {
         self.tick();
-        let mut todo: VecDeque<Effect> = self.drive(owner, completion)?.into();
+        let mut effects = self.drive(owner, completion)?;
+        loop {
+            let (fate, answer) = self.carry_out(owner, effects)?;
+            let Some((call, key, item)) = answer.filter(|_| fate != Fate::Gone) else { return Ok(fate) };
+            if !self.store.is_current(owner.fence) {
+                // Nobody answers for a thread that has another owner by now.
+                return Ok(Fate::Gone);
+            }
+            if self.rng.percent(30) {
+                self.somebody_is_faster(&call)?;
+            }
+            self.store.audit.answers(&call, &item)?;
+            let posted = self.store.post_first(&key, *item)?;
+            self.stats.overtaken += u64::from(posted != Posted::First);
+            if self.rng.permille(self.plan.crash) {
+                self.stats.crashes_before += 1;
+                return Ok(Fate::Gone);
+            }
+            if self.rng.percent(30) {
+                self.somebody_is_faster(&call)?;
+            }
+            effects = self.drive(owner, Some(Completion::First { call, posted }))?;
+        }
+    }
+
+    /// Begins what a step of the driver gave, as far as the answer that is to be posted, if there is one.
+    fn carry_out(&mut self, owner: &mut Owner, effects: Vec<Effect>) -> Result<(Fate, Option<Answer>), Broken> {
+        let mut todo: VecDeque<Effect> = effects.into();
+        let mut answer = None;
         let (mut records, mut after) = (Vec::new(), Vec::new());
         let mut fate = Fate::Alive;
         while let Some(effect) = todo.pop_front() {
             match effect {
                 Effect::Append(more) => records.extend(more),
                 Effect::Gate { call } if self.rng.percent(self.plan.at_once) => {
-                    let request = gate_request(owner, &call)?;
+                    let request = self.gate_request(owner, &call)?;
                     let outcome = Box::new(tools::gate(&self.store.thread, &request));
                     // What the step before said about rest is said anew.
                     after.retain(|effect| !matches!(effect, Effect::Rest));
@@ -184,17 +213,18 @@ impl World<'_> {
                     self.stats.at_once += 1;
                     todo.extend(self.drive(owner, Some(Completion::Gated { call, outcome }))?);
                 }
+                Effect::Answer { call, key, item } => answer = Some((call, key, item)),
                 effect if records.is_empty() => fate = self.set_going(owner, effect)?.unwrap_or(fate),
                 effect => after.push(effect),
             }
         }
         if !records.is_empty() && !self.append(owner, &records)? {
-            return Ok(Fate::Gone);
+            return Ok((Fate::Gone, None));
         }
         for effect in after {
             fate = self.set_going(owner, effect)?.unwrap_or(fate);
         }
-        Ok(fate)
+        Ok((fate, answer))
     }
 
     fn drive(&mut self, owner: &mut Owner, completion: Option<Completion>) -> Result<Vec<Effect>, Broken> {
@@ -206,7 +236,7 @@ impl World<'_> {
 
     fn set_going(&mut self, owner: &mut Owner, effect: Effect) -> Result<Option<Fate>, Broken> {
         match effect {
-            Effect::Append(_) => {}
+            Effect::Append(_) | Effect::Answer { .. } => {}
             Effect::Ask { step } => self.ask(owner, step)?,
             Effect::CheckInput => {
                 if owner.flights.iter().any(|flight| matches!(flight.work, Work::Check(_))) {
@@ -217,8 +247,8 @@ impl World<'_> {
                 self.set_out(owner, 100, Work::Check(messages));
             }
             Effect::Gate { call } => {
-                let request = gate_request(owner, &call)?;
-                self.set_out(owner, 10, Work::Gate(request));
+                let request = self.gate_request(owner, &call)?;
+                self.set_out(owner, 10, Work::Gate(Box::new(request)));
             }
             Effect::Execute { call, attempt } => self.execute(owner, &call, attempt)?,
             Effect::Cancel(key) => self.tell_to_stop(owner, &key),
@@ -229,6 +259,10 @@ impl World<'_> {
 
     /// `false`: the owner is gone, with or without its records being durable.
     pub(super) fn append(&mut self, owner: &mut Owner, records: &[Arc<Record>]) -> Result<bool, Broken> {
+        // One that comes to nothing is passed over, one that is missing would never come: they are set first.
+        for (key, at, item) in timers_of(owner.driver.thread(), records, self.bug) {
+            self.store.post_at(key, at.0, item)?;
+        }
         let crash = self.store.is_current(owner.fence) && self.rng.permille(self.plan.crash);
         if crash && self.rng.percent(50) {
             self.stats.crashes_before += 1;
@@ -262,6 +296,10 @@ impl World<'_> {
         match &record.body {
             RecordBody::InputApplied { .. } => self.stats.applied += 1,
             RecordBody::InputReturned { .. } => self.stats.returned += 1,
+            RecordBody::CallVoted { .. } => self.stats.voted += 1,
+            RecordBody::ApprovalDelegated(_) => self.stats.handed_on += 1,
+            RecordBody::ApprovalReminded { .. } => self.stats.reminded += 1,
+            RecordBody::CallDecided { decision, .. } => self.stats.lapsed += u64::from(decision.verdict == DecisionVerdict::Lapsed),
             RecordBody::ContextCompacted(compaction) => {
                 self.stats.pruned += compaction.pruned.len() as u64;
                 self.stats.folded += u64::from(compaction.folded.is_some());
@@ -368,26 +406,41 @@ fn said(owner: &Owner) -> Option<&Streamed> {
     })
 }
 
-/// What a gate goes by, as it stands when the gate begins.
-fn gate_request(owner: &Owner, call: &CallId) -> Result<GateRequest, Broken> {
-    let Some(open) = owner.driver.thread().call(call) else {
-        return broken("a gate is for an open call", call.to_string());
-    };
-    let moving = |id: &CallId| owner.driver.thread().call(id).is_some_and(|other| !matches!(other.state, CallState::Done));
-    if owner.flights.iter().any(|flight| matches!(&flight.work, Work::Gate(other) if moving(&other.call))) {
-        return broken("gates resolve one at a time", call.to_string());
+/// A call, the key of the decision it waits for, and what is to be posted there.
+type Answer = (CallId, String, Box<InboxItem>);
+
+impl World<'_> {
+    /// What a gate goes by, as it stands when the gate begins.
+    fn gate_request(&mut self, owner: &Owner, call: &CallId) -> Result<GateRequest, Broken> {
+        let thread = owner.driver.thread();
+        let Some(open) = thread.call(call) else {
+            return broken("a gate is for an open call", call.to_string());
+        };
+        let moving = |id: &CallId| thread.call(id).is_some_and(|other| !matches!(other.state, CallState::Done));
+        if owner.flights.iter().any(|flight| matches!(&flight.work, Work::Gate(other) if moving(&other.call))) {
+            return broken("gates resolve one at a time", call.to_string());
+        }
+        if self.store.is_current(owner.fence) {
+            self.store.audit.gate_begins(call, thread.head().0);
+        }
+        let decided = match (&open.state, &open.gated) {
+            (CallState::Decided(ask, decision), Some(gated)) => Some((ask.clone(), decision.clone(), Arc::clone(&gated.text))),
+            _ => None,
+        };
+        let results = thread.transcript().iter().flat_map(|message| message.results());
+        let marks = results.filter(|result| result.tool_name == *open.tool).filter_map(|result| result.approval.clone());
+        Ok(GateRequest {
+            call: call.clone(),
+            tool: Arc::clone(&open.tool),
+            written: Arc::clone(&open.written),
+            state: open.item.as_ref().map(|item| item.state).unwrap_or_default(),
+            confirm: open.item.as_ref().is_some_and(|item| item.ask.is_some()),
+            decided,
+            asked: open.asked,
+            remembered: thread.remembered(&open.tool).cloned().collect(),
+            approved_in_turn: thread.approved_in_turn(&open.tool),
+            approved: if tools::tool(&open.tool).is_some_and(|tool| tool.once().is_some()) { marks.collect() } else { Vec::new() },
+            now: self.now,
+        })
     }
-    let decided = match (&open.state, &open.gated) {
-        (CallState::Decided(_, decision), Some(gated)) => Some((decision.clone(), Arc::clone(&gated.text))),
-        _ => None,
-    };
-    Ok(GateRequest {
-        call: call.clone(),
-        tool: Arc::clone(&open.tool),
-        written: Arc::clone(&open.written),
-        state: open.item.as_ref().map(|item| item.state).unwrap_or_default(),
-        confirm: open.item.as_ref().is_some_and(|item| item.ask.is_some()),
-        decided,
-        asked: open.asked,
-    })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolwright_core::{AbortReason, ApprovalId, Decision, DecisionVerdict, InputId, InputMode, Message, RunId, Timestamp};
+use toolwright_core::{AbortReason, ApprovalId, Decision, InputId, InputMode, Message, RunId};
 use toolwright_runtime::InboxItem;
 
 use super::Broken;
@@ -49,7 +49,7 @@ impl World<'_> {
             let at = self.rng.index(known);
             self.decide(at)
         } else if let Some(approval) = self.rng.pick(&waiting) {
-            self.decide(approval)
+            if self.rng.percent(10) { self.hand_on(approval) } else { self.decide(approval) }
         } else {
             Ok(())
         }
@@ -124,43 +124,5 @@ impl World<'_> {
         let key = format!("stray {}", self.store.posted());
         let item = InboxItem::Decision { approval, call, sha256: "of other arguments".into(), decision: Decision::approve() };
         self.store.post(&key, item).map(drop)
-    }
-
-    /// Decides what the approval of this index asks.
-    pub(super) fn decide(&mut self, at: usize) -> Result<(), Broken> {
-        let Some((approval, call)) =
-            self.store.audit.approvals.get(at).and_then(|approval| Some((approval, self.store.audit.calls.get(approval.call)?)))
-        else {
-            return Ok(());
-        };
-        let decision = match self.rng.below(10) {
-            0..=4 => Decision::approve(),
-            5 => Decision::approve_with(r#"{"n":9}"#),
-            6 => Decision::approve_with(self.rng.pick(&[r#"{"deny":2}"#, r#"{"n":"#, r#"{"answer":2}"#]).unwrap_or("{}")),
-            _ => Decision::reject(),
-        };
-        let mut decision = decision.by(format!("person {}", self.rng.below(100)));
-        decision.at = Some(Timestamp(self.now));
-        let (id, waits, again) = (approval.id.clone(), call.stage == Stage::Asking(at), approval.posted.is_some());
-        let item = InboxItem::Decision {
-            approval: id.clone(),
-            call: call.id.clone(),
-            sha256: Arc::clone(&approval.sha256),
-            decision: decision.clone(),
-        };
-        // A second decision is refused by its key; now and then one gets past it, and changes nothing either.
-        let key = if again && self.rng.percent(30) { format!("again {}", self.store.posted()) } else { format!("decision:{id}") };
-        if !self.deliver(&key, item)? || again {
-            let count = if waits { &mut self.stats.again } else { &mut self.stats.late };
-            *count += 1;
-            return Ok(());
-        }
-        match decision.verdict {
-            _ if !waits => self.stats.late += 1,
-            DecisionVerdict::Approve => self.stats.approved += 1,
-            DecisionVerdict::ApproveEdited { .. } => self.stats.edited += 1,
-            _ => self.stats.rejected += 1,
-        }
-        Ok(())
     }
 }

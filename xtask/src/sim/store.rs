@@ -320,6 +320,17 @@ impl Store {
         Ok(self.posts(key, item))
     }
 
+    /// As [`Store::post`], and says what came first.
+    pub(super) fn post_first(&mut self, key: &str, item: InboxItem) -> Result<Posted, Broken> {
+        if self.post(key, item)? {
+            return Ok(Posted::First);
+        }
+        match self.keys.get(key) {
+            Some(first) => Ok(Posted::Late(Box::new(first.clone()))),
+            None => broken(CONTRACT, format!("nothing stands under `{key}`, and it was late")),
+        }
+    }
+
     fn posts(&mut self, key: &str, item: InboxItem) -> bool {
         if self.keys.contains_key(key) {
             return false;
@@ -363,7 +374,9 @@ impl Store {
 
     /// Takes a timer back, if there is one.
     pub(super) fn cancel_timer(&mut self, at: usize) -> Result<(), Broken> {
-        let Some(key) = self.timers.get(at).map(|timer| timer.key.clone()) else { return Ok(()) };
+        // Those of decisions are nobody's to take back.
+        let taken_back = self.timers.get(at).filter(|timer| timer.key.starts_with("input:") || timer.key.starts_with("cancel "));
+        let Some(key) = taken_back.map(|timer| timer.key.clone()) else { return Ok(()) };
         self.timers.remove(at);
         if let Some(real) = &self.real {
             let first = done("cancel_timer", real.store.cancel_timer(&self.thread, &key))?;
@@ -376,6 +389,11 @@ impl Store {
 
     pub(super) fn timers(&self) -> usize {
         self.timers.len()
+    }
+
+    /// Whether something besides reminders is still to be posted.
+    pub(super) fn has_to_come(&self) -> bool {
+        self.timers.iter().any(|timer| !matches!(timer.item, InboxItem::Remind { .. }))
     }
 
     /// The moment of the next timer.

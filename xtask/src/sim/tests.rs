@@ -15,6 +15,9 @@ fn two_thousand_schedules_break_no_invariant() {
     assert!(stats.refused > 50 && stats.reruns > 100, "takeovers");
     assert!(stats.approved > 100 && stats.edited > 50 && stats.rejected > 50, "decisions");
     assert!(stats.late > 10 && stats.again > 50 && stats.altered > 50, "decisions that change nothing");
+    assert!(stats.voted > 400 && stats.handed_on > 200 && stats.forbidden > 80, "decisions of several people");
+    assert!(stats.reminded > 300 && stats.lapsed > 200 && stats.outside > 200, "reminders, time that is over, results from outside");
+    assert!(stats.covered > 40 && stats.remembered > 100 && stats.overtaken > 10, "approvals that stand for other calls");
     assert!(stats.applied > 500 && stats.returned > 30 && stats.steered > 50 && stats.timers > 100, "input");
     assert!(stats.at_once > 1_000, "gates that answer at once");
     assert!(stats.pruned > 200 && stats.folded > 100 && stats.compacted > stats.folded, "compaction");

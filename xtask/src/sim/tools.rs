@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolwright_core::{
-    ApprovalAsk, ApprovalId, ArgsState, CallId, Decision, DecisionVerdict, Ending, Failure, GuardrailTrip, Issue, OnInterrupt, Outcome,
-    ThreadId, ToolFailure, ToolFailureKind, ToolOutput, Verdict,
+    ApprovalAsk, ApprovalId, ApprovalMark, ArgsState, AskKind, CallId, Decision, DecisionVerdict, Ending, Failure, GuardrailTrip, Issue,
+    OnInterrupt, Outcome, Remember, Remembered, ThreadId, Timestamp, ToolFailure, ToolFailureKind, ToolOutput, Verdict, json::sorted_hash,
 };
 use toolwright_runtime::{Executed, GateOutcome, ToolFacts};
 
@@ -25,6 +25,38 @@ pub(super) struct Tool {
     pub(super) fails: u64,
     /// In a hundred bodies, those whose error ends the run.
     pub(super) fatal: u64,
+    /// How many people have to approve, and who may.
+    pub(super) quorum: u32,
+    pub(super) deciders: &'static [&'static str],
+    /// How long a decision or a result is waited for, and how often somebody is reminded, in milliseconds.
+    within: Option<i64>,
+    remind: Option<u64>,
+    /// For which later calls an approval stands by itself.
+    pub(super) once: Once,
+    /// Its result comes from outside.
+    pub(super) external: bool,
+}
+
+/// For which later calls of a tool an approval stands by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Once {
+    None,
+    All,
+    SameArguments,
+}
+
+impl Tool {
+    pub(super) fn deciders(&self) -> Vec<String> {
+        self.deciders.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    pub(super) fn once(&self) -> Option<Remember> {
+        match self.once {
+            Once::None => None,
+            Once::All => Some(Remember::Tool),
+            Once::SameArguments => Some(Remember::Arguments),
+        }
+    }
 }
 
 const PLAIN: Tool = Tool {
@@ -36,9 +68,18 @@ const PLAIN: Tool = Tool {
     slowest: 50,
     fails: 0,
     fatal: 0,
+    quorum: 1,
+    deciders: &[],
+    within: None,
+    remind: None,
+    once: Once::None,
+    external: false,
 };
 
-pub(super) const TOOLS: [Tool; 10] = [
+/// A tool that asks.
+const ASKS: Tool = Tool { needs_approval: true, ..PLAIN };
+
+pub(super) const TOOLS: [Tool; 18] = [
     Tool { name: "read", read_only: true, slowest: 5, ..PLAIN },
     Tool { name: "write", ..PLAIN },
     Tool { name: "flaky", fails: 50, ..PLAIN },
@@ -49,6 +90,22 @@ pub(super) const TOOLS: [Tool; 10] = [
     Tool { name: "migrate", sequential: true, ..PLAIN },
     Tool { name: "deploy", sequential: true, needs_approval: true, on_interrupt: OnInterrupt::Ask, ..PLAIN },
     Tool { name: "boom", fails: 20, fatal: 20, ..PLAIN },
+    Tool {
+        name: "wire",
+        quorum: 2,
+        deciders: &["ada", "bob", "cleo"],
+        within: Some(4000),
+        remind: Some(800),
+        on_interrupt: OnInterrupt::Ask,
+        ..ASKS
+    },
+    Tool { name: "amend", quorum: 3, ..ASKS },
+    Tool { name: "brief", within: Some(400), ..ASKS },
+    Tool { name: "sign", deciders: &["ada", "bob"], remind: Some(600), ..ASKS },
+    Tool { name: "grant", once: Once::All, within: Some(3000), ..ASKS },
+    Tool { name: "visit", once: Once::SameArguments, ..ASKS },
+    Tool { name: "pick", external: true, within: Some(1500), ..PLAIN },
+    Tool { name: "hire", external: true, within: Some(3000), remind: Some(1000), ..ASKS },
 ];
 
 /// The table as the driver sees it.
@@ -87,8 +144,43 @@ pub(super) struct GateRequest {
     pub(super) written: Arc<str>,
     pub(super) state: ArgsState,
     pub(super) confirm: bool,
-    pub(super) decided: Option<(Decision, Arc<str>)>,
+    pub(super) decided: Option<(ApprovalAsk, Decision, Arc<str>)>,
     pub(super) asked: u32,
+    /// Approvals that stand for later calls of the tool.
+    pub(super) remembered: Vec<Remembered>,
+    /// Hashes of arguments that people approved in this turn, and marks of what they approved before.
+    pub(super) approved_in_turn: Vec<Arc<str>>,
+    pub(super) approved: Vec<ApprovalMark>,
+    pub(super) now: i64,
+}
+
+impl GateRequest {
+    /// Whether an earlier approval stands for the call.
+    fn is_remembered(&self, tool: &Tool, text: &str) -> bool {
+        let (args, deciders) = (sorted_hash(text), tool.deciders());
+        let stands = |known: &Remembered| known.covers(tool.name, &args) && known.may_answer(tool.quorum, &deciders);
+        let same = |approved: &str| match tool.once {
+            Once::None => false,
+            Once::All => true,
+            Once::SameArguments => *approved == args,
+        };
+        self.remembered.iter().any(stands)
+            || self.approved_in_turn.iter().any(|approved| same(approved))
+            || self.approved.iter().any(|mark| same(&mark.args))
+    }
+
+    fn asks(&self, tool: &Tool, thread: &ThreadId, kind: AskKind) -> Verdict {
+        let outside = kind == AskKind::External;
+        Verdict::Ask(ApprovalAsk {
+            kind,
+            expires_at: tool.within.map(|within| Timestamp(self.now + within)),
+            quorum: if outside { 1 } else { tool.quorum },
+            deciders: if outside { Vec::new() } else { tool.deciders() },
+            once: tool.once(),
+            remind_every_ms: tool.remind,
+            ..ApprovalAsk::new(ApprovalId::of(thread, &self.call, self.asked + 1))
+        })
+    }
 }
 
 /// A stand-in for SHA-256 that costs nothing: FNV-1a.
@@ -115,8 +207,8 @@ pub(super) fn gate(thread: &ThreadId, request: &GateRequest) -> GateOutcome {
         return refused(None, ToolFailure::new(ToolFailureKind::NotFound, &*request.tool, "there is no such tool"));
     };
     let text = match &request.decided {
-        Some((Decision { verdict: DecisionVerdict::ApproveEdited { arguments }, .. }, _)) => arguments,
-        Some((_, gated)) => gated,
+        Some((_, Decision { verdict: DecisionVerdict::ApproveEdited { arguments }, .. }, _)) => arguments,
+        Some((_, _, gated)) => gated,
         None => &request.written,
     };
     let cut = request.decided.is_none() && request.state == ArgsState::Truncated;
@@ -155,16 +247,26 @@ pub(super) fn gate(thread: &ThreadId, request: &GateRequest) -> GateOutcome {
         };
         return passed(Verdict::EndRun { ending: Ending::Guardrail { trip, throws: false } }, None);
     }
-    match &request.decided {
-        Some((Decision { verdict: DecisionVerdict::Reject, note, .. }, _)) => {
-            refused(arguments.clone(), ToolFailure::rejected(tool.name, note.clone()))
+    let Some((asked, decision, _)) = &request.decided else {
+        let asks = tool.needs_approval || (request.confirm && !tool.read_only);
+        return match tool.external {
+            _ if asks && !request.is_remembered(tool, text) => passed(request.asks(tool, thread, AskKind::Tool), None),
+            true => passed(request.asks(tool, thread, AskKind::External), None),
+            false => passed(Verdict::Run, None),
+        };
+    };
+    if decision.verdict == DecisionVerdict::Lapsed || decision.at.is_some_and(|at| asked.has_lapsed(at)) {
+        return refused(arguments.clone(), ToolFailure::denied(tool.name, Some("nobody decided in time".to_owned())));
+    }
+    match &decision.verdict {
+        DecisionVerdict::Reject => refused(arguments.clone(), ToolFailure::rejected(tool.name, decision.note.clone())),
+        DecisionVerdict::Fail { failure } => refused(arguments.clone(), (**failure).clone()),
+        DecisionVerdict::Complete { output } => {
+            let settled = Executed::of(Outcome::Done { output: Arc::clone(output) });
+            passed(Verdict::Answer { output: Arc::clone(output) }, Some(settled))
         }
-        Some(_) => passed(Verdict::Run, None),
-        None if tool.needs_approval || (request.confirm && !tool.read_only) => {
-            let approval = ApprovalId::of(thread, &request.call, request.asked + 1);
-            passed(Verdict::Ask(ApprovalAsk::new(approval)), None)
-        }
-        None => passed(Verdict::Run, None),
+        _ if tool.external => passed(request.asks(tool, thread, AskKind::External), None),
+        _ => passed(Verdict::Run, None),
     }
 }
 

@@ -12,6 +12,7 @@ use toolwright_core::{
 use toolwright_runtime::planted::Bug;
 use toolwright_runtime::{Driver, InboxItem, MemoryStore, NextRun, ToolFacts};
 
+use super::deciders::Attempt;
 use super::model::{self, Character};
 use super::owner::{Fate, Owner};
 use super::rng::Rng;
@@ -146,6 +147,8 @@ pub(super) struct World<'a> {
     pub(super) inputs_left: u64,
     /// How often others may still send input.
     pub(super) posts_left: u64,
+    /// People who have looked at what waits, and have not posted.
+    pub(super) attempts: Vec<Attempt>,
     pub(super) forks_left: u64,
     /// How many threads this one is a fork of.
     pub(super) depth: u32,
@@ -167,6 +170,7 @@ impl<'a> World<'a> {
         stats.real += u64::from(real.is_some());
         Ok(Self {
             posts_left: if plan.input > 0 { rng.between(1, 8) } else { 0 },
+            attempts: Vec::new(),
             forks_left: rng.between(1, 2),
             rng,
             plan,
@@ -202,6 +206,7 @@ impl<'a> World<'a> {
         while !self.hanging.is_empty() {
             self.wake()?;
         }
+        self.store.audit.none_is_overdue()?;
         let round_trip = self.rng.percent(2);
         checks::whole_journal(&self.store, round_trip)?;
         if self.depth == 0 && self.rng.percent(10) {
@@ -212,6 +217,8 @@ impl<'a> World<'a> {
         self.stats.calls += self.store.audit.calls.len() as u64;
         self.stats.steered += self.store.audit.steered;
         self.stats.exceeded += self.store.audit.exceeded();
+        self.stats.covered += self.store.audit.covered;
+        self.stats.remembered += self.store.audit.remembered;
         self.stats.left_waiting += u64::from(self.store.audit.waiting().next().is_some());
         if self.rng.percent(20) {
             self.store.refuses_a_gap()?;
@@ -226,6 +233,9 @@ impl<'a> World<'a> {
         }
         if self.store.timers() > 0 && self.rng.percent(20) {
             self.look_at_timers()?;
+        }
+        if !self.attempts.is_empty() && self.rng.percent(15) {
+            self.somebody_goes_on()?;
         }
         if !self.hanging.is_empty() && self.rng.percent(15) {
             self.wake()?;
@@ -306,24 +316,35 @@ impl<'a> World<'a> {
             self.claim(&Start::GoOn)?;
             return Ok(true);
         }
-        // Somebody who saw a decision that changed nothing asks the thread to go on: it rests as it did.
-        if self.store.has_news(0) && self.rng.percent(3) {
+        // What was posted may change nothing, or decide nothing yet: the thread rests as it did.
+        if self.store.has_news(0) && self.rng.percent(if audit.waiting().next().is_some() { 40 } else { 3 }) {
             self.claim(&Start::GoOn)?;
             return Ok(true);
         }
         if self.plan.compact > 0 && self.rng.percent(5) {
             self.somebody_tidies()?;
         }
-        if self.store.timers() > 0 {
+        if !self.attempts.is_empty() && self.rng.percent(50) {
+            self.somebody_goes_on()?;
+            return Ok(true);
+        }
+        let waiting: Vec<usize> = self.store.audit.waiting().collect();
+        let waiting = self.rng.pick(&waiting);
+        // Where somebody is waited for, they may be faster than the time. Reminders go on for ever.
+        let time_passes = match waiting {
+            None => self.store.timers() > 0,
+            Some(_) if self.plan.abandon => self.store.has_to_come(),
+            Some(_) => self.store.timers() > 0 && self.rng.percent(25),
+        };
+        if time_passes {
             let next = self.store.next_timer().unwrap_or(self.now);
             self.now = self.now.max(next);
             self.look_at_timers()?;
             return Ok(true);
         }
-        let waiting = self.store.audit.waiting().next();
         if let Some(approval) = waiting {
             if self.plan.abandon {
-                return Ok(false);
+                return Ok(!self.attempts.is_empty());
             }
             if self.rng.percent(20) {
                 self.decide(approval)?;
@@ -333,7 +354,7 @@ impl<'a> World<'a> {
             return Ok(true);
         }
         if self.inputs_left == 0 {
-            return Ok(false);
+            return Ok(!self.attempts.is_empty());
         }
         self.inputs_left -= 1;
         let start = if self.rng.percent(10) { Start::Direct } else { Start::Input };
@@ -397,7 +418,7 @@ impl<'a> World<'a> {
     fn nothing_to_do(&mut self, fence: u64, thread: &Thread, posted: &[(u64, InboxItem)]) -> Result<bool, Broken> {
         let waits = thread.open_calls().next().is_some();
         let wakes = |item: &InboxItem| match item {
-            InboxItem::Decision { .. } => true,
+            InboxItem::Decision { .. } | InboxItem::Delegate { .. } | InboxItem::Remind { .. } => true,
             InboxItem::Input { only, .. } => only.is_none(),
             InboxItem::Cancel { run, .. } => waits && (run.is_none() || run.as_ref() == thread.run_to_cancel()),
             _ => false,
@@ -502,7 +523,7 @@ impl<'a> World<'a> {
     }
 
     /// Somebody asks the store for timers that are due.
-    fn look_at_timers(&mut self) -> Result<(), Broken> {
+    pub(super) fn look_at_timers(&mut self) -> Result<(), Broken> {
         let limit = self.rng.between(1, 3) as usize;
         self.stats.timers += self.store.post_due(self.now, limit)? as u64;
         Ok(())

@@ -9,6 +9,8 @@ use toolwright_core::{
 };
 use toolwright_tool::{ApprovalOutcome, ApprovalRequest, NeedsApproval, Tool, ToolContext, ToolError};
 
+use crate::posting::{MOST_APPROVALS, people};
+
 use super::{Dispatch, GateRequest, Stopped, panicked};
 
 impl Dispatch {
@@ -75,11 +77,15 @@ impl Dispatch {
         let Some(thread) = &request.run.thread else {
             return Stopped::refused(ToolFailure::denied(name, Some("nobody can be asked outside a thread".to_owned())));
         };
-        let people = crate::posting::people(&ask.deciders);
+        let people = people(&ask.deciders);
         if people > 0 && people < ask.quorum {
             // Nobody could ever let it run.
             let message =
                 format!("`{name}` asks for {} approvals and names {people} who may decide; name more, or ask for fewer", ask.quorum);
+            return Stopped::refused(ToolFailure::new(ToolFailureKind::Execution, name, &message));
+        }
+        if ask.quorum > MOST_APPROVALS {
+            let message = format!("`{name}` asks for {} approvals; at most {MOST_APPROVALS} people can have to approve", ask.quorum);
             return Stopped::refused(ToolFailure::new(ToolFailureKind::Execution, name, &message));
         }
         let millis = |time: std::time::Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);

@@ -23,6 +23,10 @@ impl Driver {
         match item {
             InboxItem::Decision { approval, call, sha256, decision } => self.take_decision(approval, call, sha256, decision, now),
             InboxItem::Delegate { approval, call, to, by, note } => {
+                #[cfg(feature = "planted-bugs")]
+                if self.has(crate::planted::Bug::DelegationIsIgnored) {
+                    return Ok(());
+                }
                 let Some(open) = self.waiting(&approval, &call) else { return Ok(()) };
                 let (Some(ask), Some(gated)) = (open.asking(), &open.gated) else { return Ok(()) };
                 let mut ask = ask.clone();
@@ -41,8 +45,8 @@ impl Driver {
             }
             InboxItem::Remind { approval, call, times } => {
                 let Some(open) = self.waiting(&approval, &call) else { return Ok(()) };
-                // One of a wait that is over, or that was reminded of before.
-                if times <= open.reminded {
+                // One of a wait that is over, or that was reminded of before; or that was never written down, whose id another has now.
+                if times <= open.reminded || open.asking().is_none_or(|ask| ask.remind_every_ms.is_none()) {
                     return Ok(());
                 }
                 let tool = Arc::clone(&open.tool);
@@ -100,7 +104,10 @@ impl Driver {
         decision.at.get_or_insert(now);
         if decision.approves() && ask.quorum > 1 {
             let edited = |vote: &Decision| vote.edited().cloned();
-            if decision.by.is_none() || open.votes.iter().any(|vote| vote.by == decision.by || edited(vote) != edited(&decision)) {
+            let same = |vote: &Decision| vote.by == decision.by;
+            #[cfg(feature = "planted-bugs")]
+            let same = |vote: &Decision| same(vote) && !self.has(crate::planted::Bug::OneVotesTwice);
+            if decision.by.is_none() || open.votes.iter().any(|vote| same(vote) || edited(vote) != edited(&decision)) {
                 return Ok(());
             }
             let votes = u32::try_from(open.votes.len()).unwrap_or(u32::MAX).saturating_add(1);

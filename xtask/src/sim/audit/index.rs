@@ -97,13 +97,15 @@ impl Audit {
         waiting.sort_by(|a, b| (a.asked_at, a.id.as_str()).cmp(&(b.asked_at, b.id.as_str())));
         let same = waiting.len() == shown.len()
             && waiting.iter().zip(shown).all(|(approval, shown)| {
+                let ask = &approval.ask;
                 self.calls.get(approval.call).is_some_and(|call| {
                     matches!(call.stage, Stage::Asking(_))
                         && (&shown.thread_id, &shown.id, &shown.call_id) == (thread, &approval.id, &call.id)
                         && (&shown.tool, &shown.sha256) == (&call.tool, &approval.sha256)
                         && call.arguments.as_ref() == Some(&shown.arguments)
                         && shown.asked_at.map(|at| at.0) == Some(approval.asked_at)
-                        && shown.reason == approval.reason
+                        && (&shown.reason, &shown.kind, &shown.expires_at) == (&ask.reason, &ask.kind, &ask.expires_at)
+                        && (shown.quorum, &shown.deciders) == (ask.quorum, &ask.deciders)
                 })
             });
         let ids: Vec<_> = waiting.iter().map(|approval| &approval.id).collect();

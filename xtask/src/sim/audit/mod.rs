@@ -1,5 +1,6 @@
 //! The journal read a second time, independently of the core's fold: every record is checked as it becomes durable.
 
+mod decisions;
 mod index;
 mod inputs;
 mod limits;
@@ -10,11 +11,13 @@ use std::sync::Arc;
 
 use toolwright_core::json::sorted_hash;
 use toolwright_core::{
-    ApprovalId, ApprovalMark, CallId, CallOpening, CallOrigin, Compaction, Decision, DecisionVerdict, Ending, FinishReason, InputId,
-    InputMode, Message, OnInterrupt, Outcome, Record, RecordBody, RunCause, RunId, RunLimits, StepFinish, Transcript, Verdict,
+    ApprovalMark, CallId, CallOpening, CallOrigin, Compaction, Decision, Ending, FinishReason, InputId, InputMode, Message, OnInterrupt,
+    Outcome, Record, RecordBody, RunCause, RunId, RunLimits, StepFinish, Transcript,
 };
 use toolwright_runtime::InboxItem;
 
+pub(super) use self::decisions::Approval;
+use self::decisions::Stands;
 use self::index::Index;
 pub(super) use self::inputs::Heard;
 use self::inputs::Inputs;
@@ -52,24 +55,19 @@ pub(super) struct AuditCall {
     outcome: Option<Outcome>,
     /// Its body began in the thread that this one is a fork of.
     elsewhere: bool,
-    /// Somebody let it run, and it was not refused after.
-    approved: bool,
+    /// The decision that let it come before the gate again.
+    decision: Option<Decision>,
+    /// The position of the record of its last decision.
+    decided_at: u64,
+    /// It waits, and an approval of another call may answer.
+    covered: bool,
+    /// Its tool, or whatever wrote it, wants it approved.
+    asks: bool,
+    /// The position of the record after which its gate began.
+    gate_began: Option<u64>,
     sequential: bool,
     /// Somebody let it run since its body last began.
     allowed: bool,
-}
-
-pub(super) struct Approval {
-    pub(super) id: ApprovalId,
-    pub(super) call: usize,
-    pub(super) sha256: Arc<str>,
-    /// What was posted first.
-    pub(super) posted: Option<Decision>,
-    pub(super) applied: bool,
-    /// Asked for in the thread that this one is a fork of.
-    foreign: bool,
-    asked_at: i64,
-    reason: Option<String>,
 }
 
 /// A cancellation that was posted.
@@ -101,6 +99,11 @@ pub(super) struct Audit {
     pub(super) step: Option<AuditStep>,
     pub(super) calls: Vec<AuditCall>,
     pub(super) approvals: Vec<Approval>,
+    /// Approvals that stand for later calls.
+    memory: Vec<Stands>,
+    /// Calls that an approval of another one let run: that waited, and that nobody was asked about.
+    pub(super) covered: u64,
+    pub(super) remembered: u64,
     pub(super) runs: u64,
     /// Cancellations posted up to here were for earlier runs.
     pub(super) stale_cancels: u64,
@@ -130,14 +133,6 @@ pub(super) struct Audit {
 impl Audit {
     pub(super) fn call(&self, id: &CallId) -> Option<&AuditCall> {
         self.calls.get(*self.index.get(id)?)
-    }
-
-    /// The approvals that wait, by index.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = usize> {
-        self.open().filter_map(|call| match call.stage {
-            Stage::Asking(approval) => Some(approval),
-            _ => None,
-        })
     }
 
     pub(super) fn open(&self) -> impl Iterator<Item = &AuditCall> {
@@ -182,13 +177,7 @@ impl Audit {
                     self.cancels.insert(number, Cancel { position, run: run.clone() });
                 }
             }
-            InboxItem::Decision { approval, sha256, decision, .. } => {
-                let asked = self.approvals.iter_mut().find(|known| known.id == *approval && known.sha256 == *sha256);
-                if let Some(asked) = asked {
-                    asked.posted.get_or_insert_with(|| decision.clone());
-                }
-            }
-            _ => {}
+            _ => self.posted_about(item, position),
         }
     }
 
@@ -199,6 +188,7 @@ impl Audit {
 
     /// Everything up to a position of the inbox is taken.
     pub(super) fn taken(&mut self, through: u64) -> Result<(), Broken> {
+        self.decisions_taken(through)?;
         self.inputs.taken(through)
     }
 
@@ -263,7 +253,10 @@ impl Audit {
             return Ok(());
         }
         let open = self.run.as_ref().map(|run| &run.id);
-        if record.run.as_ref() != open {
+        // What is said about a decision while the run has paused for it is that run's.
+        let about_pause =
+            matches!(record.body, RecordBody::CallVoted { .. } | RecordBody::ApprovalDelegated(_) | RecordBody::ApprovalReminded { .. });
+        if record.run.as_ref() != open.or(self.last_run.as_ref().filter(|_| about_pause)) {
             return broken("a record belongs to the open run", format!("{}: {:?}, open is {open:?}", record.seq, record.run));
         }
         let ending = self.run.as_ref().is_some_and(|run| run.ending);
@@ -332,21 +325,25 @@ impl Audit {
                 if let Some(open) = &mut self.step {
                     open.replied = true;
                 }
-                calls.iter().try_for_each(|opening| self.opened(opening))
+                let confirm = |call: &CallId| message.calls().any(|item| item.call_id == *call && item.ask.is_some());
+                calls.iter().try_for_each(|opening| self.opened(opening, confirm(&opening.call)))
             }
             RecordBody::ModelFailed { step, .. } => {
                 self.may_ask(*step)?;
                 self.run_ends();
                 Ok(())
             }
-            RecordBody::CallOpened(opening) => self.opened(opening),
+            RecordBody::CallOpened(opening) => self.opened(opening, false),
             RecordBody::CallGated { call, verdict, resumed, arguments, sha256, .. } => {
                 if ending {
                     return broken("nothing starts once the run has to end", format!("{}: {call} passes the gate", record.seq));
                 }
                 self.gated(record, call, verdict, *resumed, arguments.as_ref(), sha256.as_ref())
             }
-            RecordBody::CallDecided { approval, call, sha256, decision } => self.decided(approval, call, sha256, decision),
+            RecordBody::CallDecided { approval, call, sha256, decision } => self.decided(record, approval, call, sha256, decision),
+            RecordBody::CallVoted { approval, call, decision, votes, .. } => self.voted(approval, call, decision, *votes),
+            RecordBody::ApprovalDelegated(delegation) => self.delegated(delegation),
+            RecordBody::ApprovalReminded { approval, call, times, .. } => self.reminded(approval, call, *times),
             RecordBody::CallExecuting { call, attempt, .. } => {
                 if ending {
                     return broken("nothing starts once the run has to end", format!("{}: {call} begins", record.seq));
@@ -403,6 +400,9 @@ impl Audit {
             RecordBody::ContextCompacted(compaction) => self.compacted(record, compaction, ending),
             RecordBody::TranscriptReplaced { messages, cleared } if self.patched || (cleared.is_some() && open.is_none()) => {
                 self.turn_is_closed(record)?;
+                if cleared.is_some() {
+                    self.memory.clear();
+                }
                 self.script.replace(messages);
                 self.limits.unchecked = self.script.input_at_end();
                 Ok(())
@@ -463,7 +463,7 @@ impl Audit {
                 if !matches!(call.stage, Stage::Executing | Stage::Done) {
                     // A body that had begun is for its tool to say, whatever was asked about it since.
                     call.stage = if call.attempts > 0 { Stage::Executing } else { Stage::Opened };
-                    (call.allowed, call.approved) = (false, false);
+                    (call.allowed, call.covered, call.decision) = (false, false, None);
                 }
                 call.elsewhere = call.stage == Stage::Executing;
             });
@@ -554,7 +554,7 @@ impl Audit {
             if run.ending || !stuck || self.waiting().next().is_none() {
                 return broken("a run awaits approval only when nothing can move", format!("{} at {}", run.id, record.seq));
             }
-            return Ok(());
+            return self.none_is_covered(record);
         }
         self.turn_is_closed(record)
     }
@@ -563,7 +563,7 @@ impl Audit {
         if self.turn.is_empty() { Ok(()) } else { broken("results stand before any new input", format!("{}: calls are open", record.seq)) }
     }
 
-    fn opened(&mut self, opening: &CallOpening) -> Result<(), Broken> {
+    fn opened(&mut self, opening: &CallOpening, confirm: bool) -> Result<(), Broken> {
         if self.index.insert(opening.call.clone(), self.calls.len()).is_some() {
             return broken("a call's id is its own", opening.call.to_string());
         }
@@ -582,7 +582,11 @@ impl Audit {
             sha256: None,
             outcome: None,
             elsewhere: false,
-            approved: false,
+            decision: None,
+            decided_at: 0,
+            covered: false,
+            asks: tools::tool(&opening.tool).is_some_and(|tool| tool.needs_approval || confirm && !tool.read_only),
+            gate_began: None,
             sequential: opening.sequential,
             allowed: false,
         });
@@ -644,115 +648,11 @@ impl Audit {
         Ok(())
     }
 
-    fn gated(
-        &mut self,
-        record: &Record,
-        id: &CallId,
-        verdict: &Verdict,
-        resumed: bool,
-        arguments: Option<&Arc<str>>,
-        sha256: Option<&Arc<str>>,
-    ) -> Result<(), Broken> {
-        let (at, call) = self.at(id)?;
-        if call.stage == Stage::Opened && self.is_steered() {
-            return broken("what has not begun when input steers does not begin", format!("{}: {id} passes the gate", record.seq));
-        }
-        let decided = match call.stage {
-            // In a fork it may have been shown before.
-            Stage::Opened if resumed == call.gated => None,
-            Stage::Decided(approval) if resumed => self.approvals.get(approval),
-            Stage::Executing if resumed && matches!(verdict, Verdict::Ask(_)) && on_interrupt(&call.tool) == OnInterrupt::Ask => None,
-            stage => {
-                return broken("a call passes the gate once, and once more when decided", format!("{}: {id} is {stage:?}", record.seq));
-            }
-        };
-        if call.stage == Stage::Opened || matches!(verdict, Verdict::Run) {
-            self.may_start(record, at, call.stage == Stage::Opened)?;
-        }
-        if let (Some(approval), Verdict::Run) = (decided, verdict) {
-            let as_decided = match approval.posted.as_ref().map(|decision| &decision.verdict) {
-                Some(DecisionVerdict::Approve) => sha256 == Some(&approval.sha256),
-                Some(DecisionVerdict::ApproveEdited { arguments: edited }) => arguments == Some(edited),
-                _ => false,
-            };
-            if !as_decided {
-                return broken("a call runs as it was decided", format!("{}: {id}", record.seq));
-            }
-        }
-        let was = self.calls.get(at).map_or(Stage::Opened, |call| call.stage);
-        let stage = match verdict {
-            Verdict::Run => Stage::Cleared,
-            Verdict::Ask(ask) => {
-                let Some(sha256) = sha256 else { return broken("a decision is about arguments", id.to_string()) };
-                if self.approvals.iter().any(|known| known.id == ask.approval) {
-                    return broken("every decision that is asked for has an id of its own", ask.approval.to_string());
-                }
-                self.approvals.push(Approval {
-                    id: ask.approval.clone(),
-                    call: at,
-                    sha256: Arc::clone(sha256),
-                    posted: None,
-                    applied: false,
-                    foreign: false,
-                    asked_at: record.at.0,
-                    reason: ask.reason.clone(),
-                });
-                Stage::Asking(self.approvals.len() - 1)
-            }
-            Verdict::EndRun { .. } => {
-                self.run_ends();
-                Stage::Stopped
-            }
-            _ => Stage::Stopped,
-        };
-        self.set(at, |call| {
-            call.stage = stage;
-            call.gated = true;
-            if let (Some(arguments), Some(sha256)) = (arguments, sha256) {
-                call.arguments = Some(Arc::clone(arguments));
-                call.sha256 = Some(Arc::clone(sha256));
-            }
-            // What a person let run counts as approved, also where a stage of the gate supplied the result.
-            if !matches!(verdict, Verdict::Ask(_) | Verdict::EndRun { .. }) {
-                call.approved = matches!(was, Stage::Decided(_)) && call.allowed;
-            }
-        });
-        Ok(())
-    }
-
-    fn decided(&mut self, id: &ApprovalId, call: &CallId, sha256: &Arc<str>, decision: &Decision) -> Result<(), Broken> {
-        let (at, open) = self.at(call)?;
-        let Stage::Asking(waiting) = open.stage else {
-            return broken("a decision is applied once", format!("{call} waits for none"));
-        };
-        let copied = self.is_copied();
-        let Some(approval) = self.approvals.get_mut(waiting) else { return Ok(()) };
-        if approval.foreign {
-            return broken(FORK, format!("{id} of the source is decided"));
-        }
-        if copied {
-            approval.posted = Some(decision.clone());
-        }
-        if approval.id != *id || approval.applied {
-            return broken("a decision is applied once", format!("{id} for {call}"));
-        }
-        if approval.sha256 != *sha256 || approval.posted.as_ref() != Some(decision) {
-            return broken(
-                "late and altered decisions change nothing",
-                format!("{id} was decided as {decision:?}, posted first was {:?}", approval.posted),
-            );
-        }
-        approval.applied = true;
-        let allowed = !matches!(decision.verdict, DecisionVerdict::Reject);
-        self.set(at, |call| {
-            call.stage = Stage::Decided(waiting);
-            call.allowed = allowed;
-        });
-        Ok(())
-    }
-
     fn executing(&mut self, record: &Record, id: &CallId, attempt: u32) -> Result<(), Broken> {
         let (at, call) = self.at(id)?;
+        if tools::tool(&call.tool).is_some_and(|tool| tool.external) {
+            return broken("a tool whose result comes from outside has no body", format!("{}: {id}", record.seq));
+        }
         if !matches!(call.stage, Stage::Cleared | Stage::Executing) || attempt != call.attempts + 1 {
             return broken(
                 "only a cleared call's body begins",
@@ -792,6 +692,7 @@ impl Audit {
             stage if !settles => return broken("a call that may still run is not settled", format!("{id} is {stage:?}")),
             _ => {}
         }
+        self.is_from_outside(call, outcome)?;
         self.set(at, |call| {
             call.stage = Stage::Done;
             call.outcome = Some(outcome.clone());
@@ -803,10 +704,10 @@ impl Audit {
                     call: call.id.clone(),
                     tool: Arc::clone(&call.tool),
                     outcome: call.outcome.clone()?,
-                    approval: call.approved.then(|| ApprovalMark {
+                    approval: call.decision.as_ref().filter(|decision| decision.approves()).map(|decision| ApprovalMark {
                         args: sorted_hash(call.arguments.as_deref().unwrap_or_default()).into(),
                         automatic: false,
-                        remember: None,
+                        remember: decision.remember.clone(),
                     }),
                     pruned: false,
                 })

@@ -92,6 +92,22 @@ impl Script {
         }
     }
 
+    /// The hashes of the arguments of a tool's calls that people approved, as their results say.
+    pub(super) fn approved<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a str> {
+        self.lines.iter().flat_map(move |line| {
+            let marks: Vec<&ApprovalMark> = match line {
+                Line::Results(results) => {
+                    results.iter().filter(|told| *told.tool == *tool).filter_map(|told| told.approval.as_ref()).collect()
+                }
+                Line::Message(message) => {
+                    message.results().filter(|result| result.tool_name == tool).filter_map(|result| result.approval.as_ref()).collect()
+                }
+                Line::Summary(_) => Vec::new(),
+            };
+            marks.into_iter().map(|mark| &*mark.args)
+        })
+    }
+
     pub(super) fn replace(&mut self, messages: &[Arc<Message>]) {
         self.lines = messages.iter().cloned().map(Line::Message).collect();
     }

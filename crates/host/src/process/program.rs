@@ -1,12 +1,15 @@
-//! Spawned programs.
+//! Programs of our own.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::{Child, Command};
+use super::environment::Environment;
+use super::error::ProcessError;
+use super::group::Group;
+use super::output::Keeper;
+use super::running::{How, Process, Watched};
+use super::spawn::Launch;
 
 /// A program to run to its end.
 #[derive(Clone, Debug)]
@@ -47,36 +50,6 @@ impl Finished {
     pub fn stderr_text(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
-}
-
-/// Why a program did not run to its end.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProcessError {
-    /// It could not be started.
-    #[error("`{program}` could not be started: {source}; check that it is installed and in PATH")]
-    Start {
-        /// The program.
-        program: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// It was ended because it took too long.
-    #[error("`{program}` did not end within {seconds} s and was killed")]
-    Timeout {
-        /// The program.
-        program: String,
-        /// The limit.
-        seconds: u64,
-    },
-    /// Waiting for it, or reading its output, failed.
-    #[error("`{program}` could not be followed: {source}")]
-    Follow {
-        /// The program.
-        program: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }
 
 impl Program {
@@ -130,125 +103,20 @@ impl Program {
 
     /// Runs it to its end. At the time limit, or when this future is dropped, the program and all that it started in its process group
     /// are killed. A descendant that keeps the outputs open after the program has ended is not waited for.
-    #[allow(clippy::disallowed_methods, reason = "the one place that starts processes")]
     pub async fn run(&self) -> Result<Finished, ProcessError> {
-        let name = || self.name.to_string_lossy().into_owned();
-        let mut command = Command::new(&self.name);
-        command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        if let Some(dir) = &self.dir {
-            command.current_dir(dir);
+        let env = Environment::everything();
+        let env = self.env.iter().fold(env, |env, (name, value)| env.set(name, value));
+        let launch = Launch { program: self.name.clone(), args: self.args.clone(), env: env.variables(), dir: self.dir.clone() };
+        let name = launch.name();
+        let child = launch.command().spawn().map_err(|source| ProcessError::Start { program: name.clone(), source })?;
+        let watched = Watched { deadline: Some(self.timeout), grace: Duration::ZERO };
+        let keeper = || Keeper::beginning(self.output_limit);
+        let ended = Process::follow(name.clone(), Group::of(child, None), keeper, watched).ended().await?;
+        if ended.how != How::Exited {
+            return Err(ProcessError::Timeout { program: name, seconds: self.timeout.as_secs() });
         }
-        #[cfg(unix)]
-        command.process_group(0);
-        let child = command.spawn().map_err(|source| ProcessError::Start { program: name(), source })?;
-        let mut group = Group::of(child);
-        let stdout = group.child.stdout.take();
-        let stderr = group.child.stderr.take();
-
-        let mut out = Kept::new(self.output_limit);
-        let mut err = Kept::new(self.output_limit);
-        let whole = tokio::time::timeout(self.timeout, follow(&mut group.child, stdout, stderr, &mut out, &mut err)).await;
-        // Whatever the program left running goes with it.
-        group.kill();
-        match whole {
-            Ok(Ok(status)) => {
-                let truncated = out.truncated || err.truncated;
-                Ok(Finished { code: status.code(), stdout: out.bytes, stderr: err.bytes, truncated })
-            }
-            Ok(Err(source)) => Err(ProcessError::Follow { program: name(), source }),
-            Err(_) => {
-                // Killed above; this only collects it.
-                let _ = group.child.wait().await;
-                Err(ProcessError::Timeout { program: name(), seconds: self.timeout.as_secs() })
-            }
-        }
-    }
-}
-
-/// How long outputs are read after the program itself has ended: a descendant may hold them open for ever.
-const DRAIN: Duration = Duration::from_millis(500);
-
-async fn follow(
-    child: &mut Child,
-    stdout: Option<impl AsyncRead + Unpin>,
-    stderr: Option<impl AsyncRead + Unpin>,
-    out: &mut Kept,
-    err: &mut Kept,
-) -> std::io::Result<std::process::ExitStatus> {
-    let reading = async { tokio::try_join!(out.read(stdout), err.read(stderr)).map(|_| ()) };
-    tokio::pin!(reading);
-    let mut read = false;
-    let status = loop {
-        tokio::select! {
-            status = child.wait() => break status?,
-            done = &mut reading, if !read => {
-                done?;
-                read = true;
-            }
-        }
-    };
-    if !read && let Ok(done) = tokio::time::timeout(DRAIN, reading).await {
-        done?;
-    }
-    Ok(status)
-}
-
-struct Kept {
-    bytes: Vec<u8>,
-    limit: usize,
-    truncated: bool,
-}
-
-impl Kept {
-    fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), limit, truncated: false }
-    }
-
-    async fn read(&mut self, from: Option<impl AsyncRead + Unpin>) -> std::io::Result<()> {
-        let Some(mut from) = from else { return Ok(()) };
-        let mut piece = vec![0_u8; 8192];
-        loop {
-            let count = from.read(&mut piece).await?;
-            if count == 0 {
-                return Ok(());
-            }
-            let room = self.limit.saturating_sub(self.bytes.len());
-            self.bytes.extend(piece.iter().take(count.min(room)));
-            self.truncated |= count > room;
-        }
-    }
-}
-
-/// A program that takes its process group with it, once.
-struct Group {
-    child: Child,
-    #[cfg(unix)]
-    group: Option<rustix::process::Pid>,
-}
-
-impl Group {
-    fn of(child: Child) -> Self {
-        Self {
-            #[cfg(unix)]
-            group: child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw),
-            child,
-        }
-    }
-
-    fn kill(&mut self) {
-        // The group has the program's id, which stays taken while any member lives.
-        #[cfg(unix)]
-        if let Some(group) = self.group.take() {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-        let _ = self.child.start_kill();
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
+        let truncated = ended.stdout.dropped() > 0 || ended.stderr.dropped() > 0;
+        Ok(Finished { code: ended.code, stdout: ended.stdout.head().to_vec(), stderr: ended.stderr.head().to_vec(), truncated })
     }
 }
 

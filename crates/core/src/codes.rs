@@ -67,6 +67,16 @@ pub const CODES: &[Code] = &[
         "resume with an agent that has the tool, or cancel the thread",
     ),
     code(
+        "TOOLWRIGHT_SANDBOX_EGRESS_UNSUPPORTED",
+        "a sandbox has no guarded way out to the hosts that were allowed",
+        "do what the message says, or leave the network off",
+    ),
+    code(
+        "TOOLWRIGHT_SANDBOX_UNAVAILABLE",
+        "this system can't keep what a sandbox was asked for",
+        "run `toolwright doctor` to see what is missing, or say that the sandbox may do without it",
+    ),
+    code(
         "TOOLWRIGHT_SESSION_AWAITING_APPROVAL",
         "calls of the thread wait for decisions",
         "decide them, or cancel the thread, before sending more",

@@ -1,4 +1,4 @@
-//! Built-in tools: dates, todo lists, a question to the user; and, with the feature `workspace`, the files of a folder.
+//! Built-in tools: dates, todo lists, a question to the user; behind features, the files of a folder (`workspace`) and a shell (`shell`).
 //!
 //! ```
 //! let names: Vec<_> = toolwright_tools::builtin().iter().map(|tool| tool.name().to_string()).collect();
@@ -8,6 +8,8 @@
 mod clock;
 mod date;
 mod question;
+#[cfg(feature = "shell")]
+pub mod shell;
 mod todo;
 #[cfg(all(unix, feature = "workspace"))]
 pub mod workspace;

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `chat` (default) | models behind an OpenAI-compatible chat endpoint, as `provider/model` |
 //! | `tools` (default) | the built-in tools, [`builtin`] |
+//! | `shell` | a shell among the built-in tools: [`builtin::shell`] |
+//! | `sandbox` | confined programs: [`sandbox`] |
 //! | `local` | the embedded model, as `local` |
 //! | `sqlite` | threads in a file: [`store`] |
 //! | `postgres` | threads on a server that several machines share: [`store`] |
@@ -82,6 +84,18 @@ pub mod rules {
 /// The built-in tools.
 #[cfg(feature = "tools")]
 pub use toolwright_tools as builtin;
+
+/// Programs that run for a model: how they are started, and what becomes of them.
+///
+/// The guide `docs/shell.md` says what holds for them.
+#[cfg(any(feature = "shell", feature = "sandbox"))]
+pub mod process {
+    pub use toolwright_host::process::{Captured, Ended, Environment, GRACE, How, KEPT, Launch, Process, ProcessError, Spawn};
+}
+
+/// What such programs can reach: the trait, and the sandboxes there are.
+#[cfg(any(feature = "shell", feature = "sandbox"))]
+pub use toolwright_host::sandbox;
 
 /// Where this build finds models by name: its features.
 #[derive(Clone, Copy, Debug)]

@@ -144,13 +144,17 @@ impl Keeper {
         Captured { head: self.head.clone(), tail: self.tail.clone(), dropped: self.dropped }
     }
 
-    pub(super) fn taken(&mut self) -> Captured {
+    /// What came after the first `from` bytes, as far as it was kept.
+    pub(super) fn since(&mut self, from: u64) -> Captured {
         self.trim();
-        let (mut head, mut tail) = (std::mem::take(&mut self.head), std::mem::take(&mut self.tail));
-        if self.dropped == 0 {
+        let at = |place: u64, in_all: &[u8]| in_all.get(usize::try_from(place).unwrap_or(usize::MAX)..).unwrap_or_default().to_vec();
+        let (head_end, tail_start) = (self.head.len() as u64, self.head.len() as u64 + self.dropped);
+        let (mut head, mut tail) = (at(from, &self.head), at(from.saturating_sub(tail_start), &self.tail));
+        let dropped = tail_start.saturating_sub(from.max(head_end));
+        if dropped == 0 {
             head.append(&mut tail);
         }
-        Captured { head, tail, dropped: std::mem::take(&mut self.dropped) }
+        Captured { head, tail, dropped }
     }
 }
 
@@ -164,9 +168,9 @@ mod tests {
             keeper.push(piece);
             assert!(keeper.head.len() + keeper.tail.len() <= limit * 2 + piece.len(), "memory is bounded");
         }
-        let copied = keeper.captured();
-        assert_eq!(copied, keeper.taken(), "a look in between shows the same");
-        copied
+        let captured = keeper.captured();
+        assert_eq!(captured, keeper.since(0));
+        captured
     }
 
     // rule: sdk-tools 25.2/7
@@ -179,6 +183,21 @@ mod tests {
         assert_eq!((small.text().as_str(), small.dropped()), ("0123456789", 0));
         let streamed = kept(1000, &vec![&b"x"[..]; 50_000]);
         assert_eq!((streamed.written(), streamed.dropped()), (50_000, 49_000));
+    }
+
+    #[test]
+    fn what_came_since_is_told_with_what_was_lost() {
+        let mut keeper = Keeper::both_ends(10);
+        keeper.push(b"0123456789");
+        let text = |captured: Captured| captured.text();
+        assert_eq!(
+            (text(keeper.since(3)), text(keeper.since(7)), text(keeper.since(10)), text(keeper.since(99))),
+            ("3456789".into(), "789".into(), String::new(), String::new())
+        );
+        keeper.push(b"abcdefghij");
+        assert_eq!(text(keeper.since(3)), "34\n[... 10 bytes left out ...]\nfghij");
+        assert_eq!(text(keeper.since(10)), "\n[... 5 bytes left out ...]\nfghij");
+        assert_eq!(text(keeper.since(17)), "hij");
     }
 
     #[test]

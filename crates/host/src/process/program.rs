@@ -109,7 +109,7 @@ impl Program {
         let launch = Launch { program: self.name.clone(), args: self.args.clone(), env: env.variables(), dir: self.dir.clone() };
         let name = launch.name();
         let child = launch.command().spawn().map_err(|source| ProcessError::Start { program: name.clone(), source })?;
-        let watched = Watched { deadline: Some(self.timeout), grace: Duration::ZERO };
+        let watched = Watched { deadline: Some(self.timeout), grace: Duration::ZERO, cleanup: None, held: None };
         let keeper = || Keeper::beginning(self.output_limit);
         let ended = Process::follow(name.clone(), Group::of(child, None), keeper, watched).ended().await?;
         if ended.how != How::Exited {

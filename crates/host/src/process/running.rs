@@ -1,5 +1,6 @@
 //! A program that runs, and how it ended.
 
+use std::any::Any;
 use std::fmt;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +13,13 @@ use tokio::time::Instant;
 use super::error::ProcessError;
 use super::group::Group;
 use super::output::{Captured, Keeper};
+use super::spawn::Launch;
 
 /// How long outputs are read after all is dead: somebody who could not be found may hold them open for ever.
 const DRAIN: Duration = Duration::from_millis(500);
+
+/// How long a sandbox's own command may take to remove what is left of a program.
+const CLEANUP: Duration = Duration::from_secs(20);
 
 /// How a program came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +53,10 @@ pub struct Ended {
 pub(super) struct Watched {
     pub(super) deadline: Option<Duration>,
     pub(super) grace: Duration,
+    /// Run where the program was ended early.
+    pub(super) cleanup: Option<Launch>,
+    /// Dropped once it has ended.
+    pub(super) held: Option<Box<dyn Any + Send>>,
 }
 
 /// Who wants a program to end, and how urgently.
@@ -102,7 +111,12 @@ impl Process {
         (lock(&self.outputs.out).captured(), lock(&self.outputs.err).captured())
     }
 
-    /// Its end, if that has come.
+    /// What it has written after the first so many bytes of each output.
+    pub fn output_since(&self, out: u64, err: u64) -> (Captured, Captured) {
+        (lock(&self.outputs.out).since(out), lock(&self.outputs.err).since(err))
+    }
+
+    /// Whether its end has come.
     pub fn has_ended(&self) -> bool {
         self.end.borrow().is_some()
     }
@@ -169,18 +183,30 @@ async fn supervise(mut group: Group, outputs: Arc<Outputs>, mut orders: watch::R
     if !read_all {
         let _ = tokio::time::timeout(DRAIN, reading).await;
     }
+    if let (Some(cleanup), true) = (&watched.cleanup, how != Some(How::Exited)) {
+        clean_up(cleanup).await;
+    }
+    drop(watched.held);
     let told = match status {
         Ok(status) => Ok(Ended {
             how: how.unwrap_or(How::Stopped),
             code: status.code(),
             signal: signal_of(status),
-            stdout: lock(&outputs.out).taken(),
-            stderr: lock(&outputs.err).taken(),
+            stdout: lock(&outputs.out).captured(),
+            stderr: lock(&outputs.err).captured(),
             took: began.elapsed(),
         }),
         Err(error) => Err(Arc::new(error)),
     };
     end.send_replace(Some(told));
+}
+
+/// What can't be removed any more is gone already, so nobody hears of a failure.
+async fn clean_up(launch: &Launch) {
+    if let Ok(mut child) = launch.command().spawn() {
+        drop((child.stdout.take(), child.stderr.take()));
+        let _ = tokio::time::timeout(CLEANUP, child.wait()).await;
+    }
 }
 
 async fn at(moment: Option<Instant>) {

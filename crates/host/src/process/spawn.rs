@@ -3,15 +3,17 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::environment::Environment;
 use super::error::ProcessError;
 use super::group::Group;
 use super::output::Keeper;
 use super::running::{Ended, Process, Watched};
+use crate::sandbox::{Confined, Entry, Sandbox};
 
 /// How many bytes of each output are kept by default (sdk-tools 25.2/7).
 pub const KEPT: usize = 1_000_000;
@@ -39,6 +41,7 @@ pub struct Spawn {
     deadline: Option<Duration>,
     grace: Duration,
     keep: usize,
+    sandbox: Option<Arc<dyn Sandbox>>,
 }
 
 /// What is started: a program by name or path, its arguments, variables and folder. Nothing is inherited.
@@ -78,7 +81,7 @@ impl Spawn {
     /// A program by name or path, with a scrubbed environment, no input, no deadline, and [`KEPT`] bytes of each output.
     pub fn new(program: impl Into<OsString>) -> Self {
         let launch = Launch { program: program.into(), ..Launch::default() };
-        Self { launch, environment: Environment::scrubbed(), deadline: None, grace: GRACE, keep: KEPT }
+        Self { launch, environment: Environment::scrubbed(), deadline: None, grace: GRACE, keep: KEPT, sandbox: None }
     }
 
     /// A line of shell text: `sh -c` on Unix, `cmd /C` on Windows.
@@ -128,6 +131,13 @@ impl Spawn {
         self
     }
 
+    /// Runs it confined. The sandbox may set variables and change the folder for temporary files and `HOME`.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Arc<dyn Sandbox>) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
+
     /// Runs it to its end. Where this future is dropped, it and all that it started are killed.
     pub async fn run(&self) -> Result<Ended, ProcessError> {
         self.run_until(std::future::pending()).await
@@ -158,8 +168,31 @@ impl Spawn {
         };
         #[cfg(not(target_os = "linux"))]
         let mark = None;
-        let child = launch.command().spawn().map_err(|source| ProcessError::Start { program: name.clone(), source })?;
-        let watched = Watched { deadline: self.deadline, grace: self.grace };
+        let confined = match &self.sandbox {
+            None => Confined::plain(launch),
+            Some(sandbox) => {
+                sandbox.confine(launch).map_err(|error| ProcessError::Sandbox { program: name.clone(), problem: error.to_string() })?
+            }
+        };
+        let Confined { launch, entry, cleanup, held } = confined;
+        let started = match entry {
+            None => launch.command().spawn(),
+            Some(entry) => on_a_thread_of_its_own(&launch, entry),
+        };
+        let child = started.map_err(|source| ProcessError::Start { program: name.clone(), source })?;
+        let watched = Watched { deadline: self.deadline, grace: self.grace, cleanup, held };
         Ok(Process::follow(name, Group::of(child, mark), || Keeper::both_ends(self.keep), watched))
     }
+}
+
+/// Starts a program on a thread that `entry` restricts for good: what a thread is restricted to, its child is too.
+fn on_a_thread_of_its_own(launch: &Launch, entry: Entry) -> std::io::Result<Child> {
+    let runtime = tokio::runtime::Handle::current();
+    let mut command = launch.command();
+    let thread = std::thread::Builder::new().name("toolwright-sandbox".to_owned()).spawn(move || {
+        let _entered = runtime.enter();
+        entry()?;
+        command.spawn()
+    })?;
+    thread.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread that was to start it panicked")))
 }

@@ -6,16 +6,24 @@
 //! | sandbox | what it is |
 //! |---|---|
 //! | [`NoSandbox`] | none: the program can do what this process's user can |
+//! | `LinuxSandbox` | Landlock, seccomp and, where this process may make them, namespaces (Linux, feature `sandbox`) |
+//! | [`ContainerSandbox`] | a container for each program, by Docker's command line. No engine runs where this is tested: unproven |
 //!
 //! A sandbox that can't give what it was asked for is an error when it is made, not something that is left out.
 
+mod container;
 mod error;
+#[cfg(all(target_os = "linux", feature = "sandbox"))]
+mod linux;
 
 use std::any::Any;
 use std::fmt;
 use std::io;
 
+pub use container::ContainerSandbox;
 pub use error::SandboxError;
+#[cfg(all(target_os = "linux", feature = "sandbox"))]
+pub use linux::{LinuxSandbox, LinuxSandboxBuilder, Support, support};
 
 use crate::process::Launch;
 
@@ -45,6 +53,38 @@ impl Confined {
 impl fmt::Debug for Confined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Confined").field("program", &self.launch.program).field("entry", &self.entry.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// Something that a sandbox keeps programs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Guard {
+    /// Files: what is read and written are the places that were named.
+    Files,
+    /// Signals: none reaches a program outside.
+    Signals,
+    /// The network: off, or only to the hosts that were named.
+    Network,
+    /// The kernel: calls that reach into other programs, or into the machine, are refused.
+    Kernel,
+    /// Descendants: all of them end with the program, also those that hide.
+    Descendants,
+}
+
+impl Guard {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Files, Self::Signals, Self::Network, Self::Kernel, Self::Descendants];
+
+    /// What it is, in a few words.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Files => "files outside the workspace",
+            Self::Signals => "signals to other programs",
+            Self::Network => "the network",
+            Self::Kernel => "dangerous system calls",
+            Self::Descendants => "descendants that hide from their end",
+        }
     }
 }
 

@@ -12,6 +12,8 @@
 //! A sandbox that can't give what it was asked for is an error when it is made, not something that is left out.
 
 mod container;
+#[cfg(feature = "sandbox")]
+mod egress;
 mod error;
 #[cfg(all(target_os = "linux", feature = "sandbox"))]
 mod linux;
@@ -21,6 +23,8 @@ use std::fmt;
 use std::io;
 
 pub use container::ContainerSandbox;
+#[cfg(feature = "sandbox")]
+pub use egress::{Broker, BrokerBuilder, BrokeredRequest, HeaderSource, Served};
 pub use error::SandboxError;
 #[cfg(all(target_os = "linux", feature = "sandbox"))]
 pub use linux::{LinuxSandbox, LinuxSandboxBuilder, Support, support};

@@ -5,6 +5,7 @@
 
 mod files;
 mod filter;
+mod network;
 mod support;
 
 use std::collections::BTreeMap;
@@ -17,10 +18,11 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use tempfile::TempDir;
 
-use super::{Confined, Guard, Sandbox, SandboxError};
+use super::{Broker, Confined, Guard, Sandbox, SandboxError, Served};
 use crate::process::Launch;
 use files::{Places, Rules};
 use filter::{Filters, Sockets};
+use network::Network;
 pub use support::{Support, support};
 
 /// What a program that runs as root keeps of root: what has to do with files, which have their own rules here.
@@ -37,7 +39,7 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
 /// - writes in its workspace and in a folder for temporary files, and nowhere else;
 /// - reads those, the system's programs and libraries, and what in `/etc` everybody may read: neither home folders, nor other users'
 ///   temporary files, nor other processes;
-/// - has no network, and no sockets of files either (through which a container engine or a key agent would do as it says);
+/// - has no network, unless [`egress`](LinuxSandboxBuilder::egress) lets it reach some hosts, and no sockets of files either (through which a container engine or a key agent would do as it says);
 /// - sends no signal to a program outside, and sees no memory of one;
 /// - makes no namespaces, no mounts, no programs in the kernel, no requests that go round the filter.
 ///
@@ -64,10 +66,18 @@ struct Inner {
     rules: Rules,
     filters: Filters,
     namespaces: bool,
+    egress: Option<Egress>,
     /// Its home and its temporary files.
     scratch: TempDir,
     places: Places,
     without: Vec<(Guard, String)>,
+}
+
+/// A way out: the network that programs are in, and who serves it.
+struct Egress {
+    network: Network,
+    served: Served,
+    hosts: Vec<String>,
 }
 
 impl fmt::Debug for LinuxSandbox {
@@ -82,8 +92,16 @@ pub struct LinuxSandboxBuilder {
     workspace: PathBuf,
     places: Places,
     unix_sockets: bool,
-    network: bool,
+    network: Reach,
     may_lack: Vec<Guard>,
+}
+
+/// How much of the network programs have.
+#[derive(Clone, Debug)]
+enum Reach {
+    None,
+    Through(Broker),
+    Whole,
 }
 
 impl LinuxSandbox {
@@ -93,9 +111,14 @@ impl LinuxSandbox {
             workspace: workspace.into(),
             places: Places::default(),
             unix_sockets: false,
-            network: false,
+            network: Reach::None,
             may_lack: vec![Guard::Descendants],
         }
+    }
+
+    /// The proxy that programs reach, where there is one: [`Served::base_url`] is what to tell them for a host with a credential.
+    pub fn served(&self) -> Option<&Served> {
+        self.inner.egress.as_ref().map(|egress| &egress.served)
     }
 
     /// What was asked for and can't be kept here, each with why: empty unless it was told to do without.
@@ -126,10 +149,18 @@ impl LinuxSandboxBuilder {
         self
     }
 
+    /// Programs reach the hosts that this broker allows, through it, and no others: they are in a network of their own, in which there is nothing
+    /// but its proxy. To make one takes root, or `CAP_SYS_ADMIN`. The broker is served by the tokio runtime that this sandbox is built on.
+    #[must_use]
+    pub fn egress(mut self, broker: &Broker) -> Self {
+        self.network = Reach::Through(broker.clone());
+        self
+    }
+
     /// Programs have the whole network of this machine, its own addresses included.
     #[must_use]
     pub fn whole_network(mut self) -> Self {
-        self.network = true;
+        self.network = Reach::Whole;
         self
     }
 
@@ -154,7 +185,7 @@ impl LinuxSandboxBuilder {
     }
 
     fn build_with(mut self, support: &Support) -> Result<LinuxSandbox, SandboxError> {
-        let asked = Guard::ALL.iter().filter(|guard| **guard != Guard::Network || !self.network);
+        let asked = Guard::ALL.iter().filter(|guard| **guard != Guard::Network || !matches!(self.network, Reach::Whole));
         let missing: Vec<(Guard, String)> = asked.filter_map(|guard| support.lacks(*guard).map(|why| (*guard, why))).collect();
         let refused: Vec<String> = missing
             .iter()
@@ -179,21 +210,37 @@ impl LinuxSandboxBuilder {
         }
         self.places.write.push(workspace);
         self.places.write.push(scratch.path().to_path_buf());
-        let sockets = match (self.network, self.unix_sockets) {
-            (true, _) => Sockets::Any,
-            (false, true) => Sockets::Unix,
-            (false, false) => Sockets::None,
+        let (egress, sockets) = match (&self.network, self.unix_sockets) {
+            (Reach::Whole, _) => (None, Sockets::Any),
+            (Reach::None, true) => (None, Sockets::Unix),
+            (Reach::None, false) => (None, Sockets::None),
+            (Reach::Through(broker), unix) => (Some(egress(broker)?), if unix { Sockets::Both } else { Sockets::Internet }),
         };
-        let rules = Rules::new(&self.places, !self.network).map_err(setup)?;
+        let rules = Rules::new(&self.places, matches!(self.network, Reach::None)).map_err(setup)?;
         let filters = filter::compile(sockets).map_err(|error| setup(error.to_string()))?;
-        let inner = Inner { rules, filters, namespaces: support.namespaces.is_ok(), scratch, places: self.places, without: missing };
+        let inner =
+            Inner { rules, filters, namespaces: support.namespaces.is_ok(), egress, scratch, places: self.places, without: missing };
         Ok(LinuxSandbox { inner: Arc::new(inner) })
     }
+}
+
+fn egress(broker: &Broker) -> Result<Egress, SandboxError> {
+    let no_way = |problem: String, fix: &str| SandboxError::Egress { problem, fix: fix.to_owned() };
+    let runtime = tokio::runtime::Handle::try_current()
+        .map_err(|_| no_way("nobody would serve the proxy".to_owned(), "build the sandbox where a tokio runtime runs"))?;
+    let (network, listener) = Network::new().map_err(|problem| no_way(problem, "run this with it, or leave the network off"))?;
+    let _entered = runtime.enter();
+    let served = tokio::net::TcpListener::from_std(listener).and_then(|listener| broker.serve(listener));
+    let served = served.map_err(|error| SandboxError::Setup { problem: error.to_string() })?;
+    Ok(Egress { network, served, hosts: broker.hosts().to_vec() })
 }
 
 impl Inner {
     /// Restricts the thread that starts a program.
     fn enter(&self) -> std::io::Result<()> {
+        if let Some(egress) = &self.egress {
+            egress.network.enter()?;
+        }
         if self.namespaces {
             unshare(CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC).map_err(std::io::Error::from)?;
             for capability in CapabilitySet::all().difference(KEPT).iter() {
@@ -212,6 +259,9 @@ impl Inner {
         for name in ["TMPDIR", "TMP", "TEMP"] {
             all.insert(name.into(), tmp.clone().into());
         }
+        if let Some(egress) = &self.egress {
+            all.extend(egress.served.env().into_iter().map(|(name, value)| (name.into(), value.into())));
+        }
         all.insert("HOME".into(), self.scratch.path().join("home").into());
         all.into_iter().collect()
     }
@@ -229,6 +279,7 @@ impl Sandbox for LinuxSandbox {
         if !inner.places.read.is_empty() {
             tells.push(format!("programs also read {}", shown(&inner.places.read)));
         }
+        tells.extend(inner.egress.as_ref().map(|egress| format!("programs reach {} and no other host", egress.hosts.join(", "))));
         tells.extend(inner.without.iter().map(|(guard, why)| format!("NOT kept: {}, as {why}", guard.what())));
         tells
     }

@@ -32,3 +32,8 @@ mod stores_guide {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/guardrails.md")]
 mod guardrails_guide {}
+
+/// The code of the guide to tools of services compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/integrations.md")]
+mod integrations_guide {}

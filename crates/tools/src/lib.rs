@@ -7,6 +7,8 @@
 
 mod clock;
 mod date;
+#[cfg(feature = "_integrations")]
+pub mod integrations;
 mod question;
 #[cfg(feature = "shell")]
 pub mod shell;

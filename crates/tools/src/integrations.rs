@@ -1,0 +1,30 @@
+//! Tools of services that need credentials, each built with its options (sdk-tools 9.6).
+//!
+//! What reads is annotated `read_only`, what writes asks first; all are `open_world`, since what a service gives was written by others.
+//! Tokens come from the tool's environment or from the options, see [`Credential`]; no argument, error or event carries one.
+//!
+//! - A service is reached under the address that the developer set. What a model writes (owners, repositories, issue keys, paths) is
+//!   checked and encoded, so that it can't lead elsewhere.
+//! - A rate limit that is over soon is waited for; otherwise the call fails and says when to try again.
+//! - What only reads is tried again when a service stumbles. What writes is sent again only where the service said that it did nothing.
+//!   Where nobody knows whether it was done, the failure says so.
+
+mod credential;
+#[cfg(feature = "github")]
+mod github;
+#[cfg(feature = "_http")]
+mod http;
+mod option;
+#[cfg(feature = "_http")]
+mod rate;
+#[cfg(feature = "_http")]
+mod refused;
+#[cfg(feature = "_http")]
+mod set;
+#[cfg(feature = "_http")]
+mod shape;
+
+pub use credential::Credential;
+#[cfg(feature = "github")]
+pub use github::GitHub;
+pub use option::OptionError;

@@ -1,0 +1,11 @@
+//! The tools of services, each against a server of its own on a real socket: what is sent, and what a model gets.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+#[cfg(feature = "_integrations")]
+mod call;
+#[cfg(feature = "github")]
+mod github;
+#[cfg(feature = "github")]
+mod http;
+#[cfg(feature = "_http")]
+mod server;

@@ -14,6 +14,8 @@ mod credential;
 mod github;
 #[cfg(feature = "_http")]
 mod http;
+#[cfg(feature = "jira")]
+mod jira;
 mod option;
 #[cfg(feature = "_http")]
 mod rate;
@@ -27,4 +29,6 @@ mod shape;
 pub use credential::Credential;
 #[cfg(feature = "github")]
 pub use github::GitHub;
+#[cfg(feature = "jira")]
+pub use jira::Jira;
 pub use option::OptionError;

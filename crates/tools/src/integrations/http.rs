@@ -277,7 +277,11 @@ pub(super) struct Session<'a> {
 impl Session<'_> {
     /// Sends it and gives the answer where it is a success; else the sentence for its status.
     pub(super) async fn ask(&self, call: Call) -> Result<Answer, ToolError> {
-        let answer = self.answer(&call).await?;
+        let mut answer = self.answer(&call).await?;
+        // Jira answers a wrong token as it does somebody unknown, at times with an empty success.
+        if answer.header("x-seraph-loginreason").is_some_and(|reason| reason.contains("AUTHENTICATED_FAILED")) {
+            answer.status = 401;
+        }
         if answer.is_success() {
             return Ok(answer);
         }

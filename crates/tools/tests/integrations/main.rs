@@ -7,5 +7,7 @@ mod call;
 mod github;
 #[cfg(feature = "github")]
 mod http;
+#[cfg(feature = "jira")]
+mod jira;
 #[cfg(feature = "_http")]
 mod server;

@@ -214,6 +214,7 @@ impl Thread {
         #[cfg(feature = "planted-bugs")]
         let saved = match self.planted {
             Some(crate::thread::FoldBug::SavedWithoutInput) => Saved { queued: Vec::new(), ..saved },
+            Some(crate::thread::FoldBug::SavedWithoutApprovals) => Saved { remembered: Vec::new(), ..saved },
             Some(crate::thread::FoldBug::SavedWithoutIds) => Saved { used_ids: BTreeSet::new(), ..saved },
             _ => saved,
         };

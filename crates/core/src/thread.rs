@@ -110,6 +110,8 @@ pub enum FoldBug {
     AlwaysForgetsTheArguments,
     /// An approval that stands for other calls leaves those alone that wait already.
     AlwaysAnswersNobody,
+    /// What is saved lacks approvals that stand for later calls.
+    SavedWithoutApprovals,
 }
 
 impl Thread {

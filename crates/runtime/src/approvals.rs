@@ -107,6 +107,9 @@ pub struct Approvals {
     principal: Option<Identity>,
 }
 
+/// How often somebody looks again at a thread that moved while they looked.
+const MOST_LOOKS: u32 = 8;
+
 /// A pending decision, and what it is bound to.
 struct Found {
     thread: ThreadId,
@@ -158,10 +161,20 @@ impl Approvals {
     async fn find(&self, id: &ApprovalId) -> Result<Found, AgentError> {
         let not_found = || AgentError::ApprovalNotFound { approval: id.to_string() };
         let thread = id.thread().ok_or_else(not_found)?;
-        let fold = load(&*self.inner.store, &thread).await?.thread;
+        let (mut fold, mut posted);
+        let mut looks = 0;
+        loop {
+            fold = load(&*self.inner.store, &thread).await?.thread;
+            posted = self.inner.store.inbox(&thread, 0).await?;
+            looks += 1;
+            // What an owner took in between stands in neither.
+            let head = self.inner.store.info(&thread).await?.map(|info| info.head);
+            if head.is_none_or(|head| head == fold.head()) || looks >= MOST_LOOKS {
+                break;
+            }
+        }
         let waiting = fold.waiting_for(id).and_then(|call| call.asking().and_then(|ask| PendingApproval::of(&thread, call, ask)));
         let Some(pending) = waiting else { return Err(self.decided_before(&thread, id).await?.unwrap_or_else(not_found)) };
-        let posted = self.inner.store.inbox(&thread, 0).await?;
         let pending = with_posted(pending, posted.into_iter().map(|(_, item)| item))?;
         Ok(Found { thread, fold, pending })
     }

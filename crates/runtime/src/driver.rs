@@ -233,6 +233,8 @@ struct AtGate {
     call: CallId,
     /// Whether it had been decided when that began.
     decided: bool,
+    /// Something was decided since, which may answer what the gate asks.
+    overtaken: bool,
     /// What the gate found about a call that waits for a decision, until it is known who decided it first.
     found: Option<Box<GateOutcome>>,
 }
@@ -513,7 +515,7 @@ impl Driver {
             Action::CheckInput if self.in_flight.insert(key.clone()) => Ok(Attended::Start(Effect::CheckInput)),
             // Gates resolve one at a time, also when an earlier call is decided while a later one stands there.
             Action::Gate(call) if !self.gate_is_taken() => {
-                self.at_gate = Some(AtGate { call: call.clone(), decided: self.is_decided(call), found: None });
+                self.at_gate = Some(AtGate { call: call.clone(), decided: self.is_decided(call), overtaken: false, found: None });
                 Ok(Attended::Start(Effect::Gate { call: call.clone() }))
             }
             Action::Execute { call, begun } if !self.in_flight.contains(&key) => self.begin_call(call, *begun, key, now),
@@ -639,6 +641,10 @@ impl Driver {
                 let Some(gate) = self.at_gate.take_if(|gate| gate.call == call && gate.found.is_none()) else { return Ok(()) };
                 // Decided while an approval of another call was looked at: what the gate found says nothing about that.
                 if !gate.decided && self.is_decided(&call) {
+                    return Ok(());
+                }
+                // Nobody is asked what an approval of another call may have answered by now: the gate looks again.
+                if gate.overtaken && matches!(outcome.verdict, Verdict::Ask(_)) {
                     return Ok(());
                 }
                 if self.has_to_be_first(&call, &outcome) {

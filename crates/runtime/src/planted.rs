@@ -48,11 +48,17 @@ pub enum Bug {
     AlwaysForgetsTheArguments,
     /// An approval that stands for other calls leaves those alone that wait already.
     AlwaysAnswersNobody,
+    /// Somebody is asked about a call that an approval of another one answered while its gate looked.
+    AskedBesideAnApproval,
+    /// A saved fold lacks approvals that stand for later calls.
+    SavedWithoutApprovals,
+    /// Deciders are reminded once and never again.
+    RemindedOnce,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::RerunOfARecordedCall,
         Self::ResultOutOfOrder,
         Self::LostDecision,
@@ -74,6 +80,9 @@ impl Bug {
         Self::CoveredBesideARejection,
         Self::AlwaysForgetsTheArguments,
         Self::AlwaysAnswersNobody,
+        Self::AskedBesideAnApproval,
+        Self::SavedWithoutApprovals,
+        Self::RemindedOnce,
     ];
 
     /// The bug as it is planted in folds, where it is one of theirs.
@@ -87,6 +96,7 @@ impl Bug {
             Self::OneVotesTwice => Some(FoldBug::OneVotesTwice),
             Self::AlwaysForgetsTheArguments => Some(FoldBug::AlwaysForgetsTheArguments),
             Self::AlwaysAnswersNobody => Some(FoldBug::AlwaysAnswersNobody),
+            Self::SavedWithoutApprovals => Some(FoldBug::SavedWithoutApprovals),
             _ => None,
         }
     }

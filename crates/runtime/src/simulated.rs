@@ -63,6 +63,9 @@ impl Deciding {
 /// The timers that an owner of `thread` sets before it appends these records: key, moment, and what is posted then.
 pub fn timers_of(thread: &Thread, records: &[Arc<Record>], bug: Option<Bug>) -> Vec<Timer> {
     let mut timers = posting::timers_of_thread(thread, records);
+    if bug == Some(Bug::RemindedOnce) {
+        timers.retain(|(_, _, item)| !matches!(item, InboxItem::Remind { times: 2.., .. }));
+    }
     if bug == Some(Bug::LapseHasAKeyOfItsOwn) {
         for (key, _, item) in &mut timers {
             if matches!(item, InboxItem::Decision { .. }) {

@@ -275,3 +275,51 @@ async fn a_rejection_counts_also_where_a_result_would_be_waited_for_next() {
     let waits: Vec<&str> = reply.pending.iter().map(|pending| pending.call_id.as_str()).collect();
     assert_eq!(waits, ["a"], "`b` has its result");
 }
+
+/// A store whose inbox is taken by an owner right before somebody looks into it.
+struct Taken {
+    store: MemoryStore,
+    meanwhile: Arc<OnceLock<Meanwhile>>,
+    happened: AtomicBool,
+}
+
+impl StoreLayer for Taken {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn inbox<'a>(&'a self, thread: &'a ThreadId, after: u64) -> StoreAnswer<'a, Vec<(u64, InboxItem)>> {
+        async move {
+            if !self.happened.swap(true, Ordering::SeqCst) {
+                self.meanwhile.get().unwrap()().await;
+            }
+            self.store.inbox(thread, after).await
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn who_looks_while_an_owner_takes_what_was_posted_sees_it_all_the_same() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    let asks = || {
+        let policy = |_| std::future::ready(Ok(ApprovalOutcome::from(ApprovalRequest::new().deciders(["bob"]))));
+        logged_with(Tool::new("act", "Acts.").needs_approval_if(policy), &log)
+    };
+    let meanwhile: Arc<OnceLock<Meanwhile>> = Arc::default();
+    let taken = Taken { store: store.clone(), meanwhile: Arc::clone(&meanwhile), happened: AtomicBool::new(false) };
+    let bobs = agent(Script::new([])).tool(asks()).store(taken).build().unwrap();
+    let owner = agent(Script::new([calls([("a", "act", "{}")]), say("done")])).tool(asks()).store(store.clone()).build().unwrap();
+    owner.thread("t").send("go").await.unwrap();
+    owner.approvals().delegate(&approval_of("a"), vec!["ada".to_owned()], None, None).await.unwrap();
+    let thread = owner.thread("t");
+    let takes: Meanwhile = Arc::new(move || {
+        let thread = thread.clone();
+        async move { assert_eq!(thread.resume().await.unwrap_err().code(), "TOOLWRIGHT_SESSION_AWAITING_APPROVAL") }.boxed()
+    });
+    meanwhile.set(takes).ok().unwrap();
+    let told = bobs.approvals().decide(&approval_of("a"), Decision::approve().by("bob")).await.unwrap_err();
+    assert_eq!(told, AgentError::ApprovalForbidden { approval: approval_of("a").to_string(), who: "bob".to_owned() });
+    owner.approvals().resolve(&approval_of("a"), Decision::approve().by("ada")).await.unwrap();
+    assert_eq!(log.len(), 1);
+}

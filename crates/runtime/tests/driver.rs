@@ -307,3 +307,29 @@ fn a_reminder_of_a_question_that_was_never_written_down_is_none_of_another_with_
         assert_eq!(told, every.is_some());
     }
 }
+
+#[test]
+fn a_gate_that_asks_looks_again_where_another_call_was_approved_meanwhile() {
+    for decision in [Decision::approve().always(), Decision::reject()] {
+        let mut driver = started();
+        driver.step(None, NOW).unwrap();
+        driver.step(Some(reply(vec![call("a"), call("b")])), NOW).unwrap();
+        let approval = ApprovalId::new("ask");
+        driver.step(Some(gated("a", Verdict::Ask(ApprovalAsk::new(approval.clone())))), NOW).unwrap();
+        // `b` stands at the gate.
+        let approves = decision.approves();
+        let item = InboxItem::Decision { approval, call: CallId::new("a"), sha256: "hash".into(), decision };
+        driver.step(Some(Completion::Posted { position: 1, item }), NOW).unwrap();
+        let asks = || gated("b", Verdict::Ask(ApprovalAsk::new(ApprovalId::new("another"))));
+        let effects = driver.step(Some(asks()), NOW).unwrap();
+        assert_eq!(driver.thread().pending().count(), usize::from(!approves));
+        // What was decided comes before the gate first, in call order.
+        assert_eq!(gates(&effects), ["a"]);
+        driver.step(Some(gated("a", Verdict::Run)), NOW).unwrap();
+        if approves {
+            // It asks all the same: then somebody is asked.
+            driver.step(Some(asks()), NOW).unwrap();
+            assert_eq!(driver.thread().pending().count(), 1);
+        }
+    }
+}

@@ -150,6 +150,9 @@ fn name_of(bug: Bug) -> &'static str {
         Bug::CoveredBesideARejection => "covered-beside-a-rejection",
         Bug::AlwaysForgetsTheArguments => "always-forgets-the-arguments",
         Bug::AlwaysAnswersNobody => "always-answers-nobody",
+        Bug::AskedBesideAnApproval => "asked-beside-an-approval",
+        Bug::SavedWithoutApprovals => "saved-without-approvals",
+        Bug::RemindedOnce => "reminded-once",
     }
 }
 

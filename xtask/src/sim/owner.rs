@@ -411,7 +411,7 @@ type Answer = (CallId, String, Box<InboxItem>);
 
 impl World<'_> {
     /// What a gate goes by, as it stands when the gate begins.
-    fn gate_request(&mut self, owner: &Owner, call: &CallId) -> Result<GateRequest, Broken> {
+    fn gate_request(&self, owner: &Owner, call: &CallId) -> Result<GateRequest, Broken> {
         let thread = owner.driver.thread();
         let Some(open) = thread.call(call) else {
             return broken("a gate is for an open call", call.to_string());
@@ -419,9 +419,6 @@ impl World<'_> {
         let moving = |id: &CallId| thread.call(id).is_some_and(|other| !matches!(other.state, CallState::Done));
         if owner.flights.iter().any(|flight| matches!(&flight.work, Work::Gate(other) if moving(&other.call))) {
             return broken("gates resolve one at a time", call.to_string());
-        }
-        if self.store.is_current(owner.fence) {
-            self.store.audit.gate_begins(call, thread.head().0);
         }
         let decided = match (&open.state, &open.gated) {
             (CallState::Decided(ask, decision), Some(gated)) => Some((ask.clone(), decision.clone(), Arc::clone(&gated.text))),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use toolwright_core::{Record, Saved, Seq, Thread, ThreadId, Timestamp};
+use toolwright_core::{ApprovalId, Record, Saved, Seq, Thread, ThreadId, Timestamp};
 use toolwright_runtime::planted::Bug;
 use toolwright_runtime::{Answer, Append, Claim, InboxItem, MemoryStore, Posted, Snapshot, Store as Contract, StoreError};
 
@@ -394,6 +394,19 @@ impl Store {
     /// Whether something besides reminders is still to be posted.
     pub(super) fn has_to_come(&self) -> bool {
         self.timers.iter().any(|timer| !matches!(timer.item, InboxItem::Remind { .. }))
+    }
+
+    /// Whoever is to be reminded will be.
+    pub(super) fn reminds(&self) -> Result<(), Broken> {
+        let about = |item: &InboxItem, id: &ApprovalId| matches!(item, InboxItem::Remind { approval, .. } if approval == id);
+        let lost = self.audit.to_be_reminded().find(|id| {
+            let to_come = self.timers.iter().any(|timer| about(&timer.item, id));
+            !to_come && !self.inbox.iter().any(|(_, item)| about(item, id))
+        });
+        match lost {
+            Some(id) => broken("deciders are reminded until they decide", format!("nobody is reminded of {id} any more")),
+            None => Ok(()),
+        }
     }
 
     /// The moment of the next timer.

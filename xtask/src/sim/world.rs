@@ -207,6 +207,7 @@ impl<'a> World<'a> {
             self.wake()?;
         }
         self.store.audit.none_is_overdue()?;
+        self.store.reminds()?;
         let round_trip = self.rng.percent(2);
         checks::whole_journal(&self.store, round_trip)?;
         if self.depth == 0 && self.rng.percent(10) {

@@ -115,6 +115,13 @@ impl Driver {
                 return self.record_about_pause(RecordBody::CallVoted { approval, call, sha256, decision, votes }, now);
             }
         }
+        if let Some(gate) = self.at_gate.as_mut().filter(|gate| gate.call != call) {
+            #[cfg(feature = "planted-bugs")]
+            let looks_again = self.bug != Some(crate::planted::Bug::AskedBesideAnApproval);
+            #[cfg(not(feature = "planted-bugs"))]
+            let looks_again = true;
+            gate.overtaken |= decision.approves() && looks_again;
+        }
         self.record(RecordBody::CallDecided { approval, call, sha256, decision }, now)
     }
 

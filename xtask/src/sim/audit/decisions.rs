@@ -106,8 +106,6 @@ pub(super) struct Stands {
     /// Hash of the only arguments it stands for.
     args: Option<String>,
     by: Option<String>,
-    /// The position of its record.
-    at: u64,
 }
 
 impl Stands {
@@ -213,12 +211,12 @@ impl Audit {
         Ok(())
     }
 
-    /// Whether an approval that was recorded up to `through` stands for a call with these arguments that nobody was asked about.
-    fn is_stood_for(&self, at: usize, arguments: &str, through: u64) -> bool {
+    /// Whether an approval stands for a call with these arguments that nobody was asked about.
+    fn is_stood_for(&self, at: usize, arguments: &str) -> bool {
         let Some((call, tool)) = self.calls.get(at).and_then(|call| Some((call, tools::tool(&call.tool)?))) else { return false };
         let args = sorted_hash(arguments);
         let deciders = tool.deciders();
-        let always = |known: &Stands| known.at <= through && known.is_for(&call.tool, &args) && known.is_enough(tool.quorum, &deciders);
+        let always = |known: &Stands| known.is_for(&call.tool, &args) && known.is_enough(tool.quorum, &deciders);
         if self.memory.iter().any(always) {
             return true;
         }
@@ -226,7 +224,6 @@ impl Audit {
         let in_turn = |other: &AuditCall| {
             other.id != call.id
                 && other.tool == call.tool
-                && other.decided_at <= through
                 && self.approved_arguments(other).is_some_and(|approved| same(&sorted_hash(&approved)))
         };
         tool.once != Once::None && (self.script.approved(tool.name).any(same) || self.open().any(in_turn))
@@ -244,13 +241,6 @@ impl Audit {
         counts.then(|| decision.edited().cloned().unwrap_or(shown))
     }
 
-    /// The gate of a call begins, after the record `head`.
-    pub(in super::super) fn gate_begins(&mut self, call: &CallId, head: u64) {
-        if let Some(at) = self.index.get(call).copied() {
-            self.set(at, |call| call.gate_began = Some(head));
-        }
-    }
-
     pub(super) fn gated(
         &mut self,
         record: &Record,
@@ -264,7 +254,7 @@ impl Audit {
         if call.stage == Stage::Opened && self.is_steered() {
             return broken("what has not begun when input steers does not begin", format!("{}: {id} passes the gate", record.seq));
         }
-        let (stage, asks, began) = (call.stage, call.asks, call.gate_began);
+        let (stage, asks) = (call.stage, call.asks);
         match stage {
             // In a fork it may have been shown before.
             Stage::Opened if resumed == call.gated => {}
@@ -285,15 +275,13 @@ impl Audit {
             (Stage::Decided(approval), _) => self.as_decided(record, approval, verdict, arguments, sha256)?,
             (Stage::Asking(approval), Verdict::Run | Verdict::Answer { .. } | Verdict::Refuse { .. }) => self.goes_on(record, approval)?,
             (Stage::Opened, Verdict::Run) if asks => {
-                let remembered = arguments.is_some_and(|arguments| self.is_stood_for(at, arguments, record.seq.0));
-                if !remembered {
+                if !arguments.is_some_and(|arguments| self.is_stood_for(at, arguments)) {
                     return broken(STANDS, format!("{}: nobody was asked about {id}", record.seq));
                 }
                 self.remembered += 1;
             }
             (Stage::Opened, Verdict::Ask(ask)) if ask.kind == AskKind::Tool => {
-                let stands = |began| arguments.is_some_and(|arguments| self.is_stood_for(at, arguments, began));
-                if began.is_some_and(stands) {
+                if arguments.is_some_and(|arguments| self.is_stood_for(at, arguments)) {
                     return broken(STANDS, format!("{}: somebody is asked about {id}, which was approved before", record.seq));
                 }
             }
@@ -313,7 +301,7 @@ impl Audit {
             _ => None,
         };
         self.set(at, |call| {
-            (call.stage, call.gated, call.covered, call.gate_began) = (next, true, false, None);
+            (call.stage, call.gated, call.covered) = (next, true, false);
             if let (Some(arguments), Some(sha256)) = (arguments, sha256) {
                 call.arguments = Some(Arc::clone(arguments));
                 call.sha256 = Some(Arc::clone(sha256));
@@ -386,14 +374,7 @@ impl Audit {
         Ok(())
     }
 
-    pub(super) fn decided(
-        &mut self,
-        record: &Record,
-        id: &ApprovalId,
-        call: &CallId,
-        sha256: &Arc<str>,
-        decision: &Decision,
-    ) -> Result<(), Broken> {
+    pub(super) fn decided(&mut self, id: &ApprovalId, call: &CallId, sha256: &Arc<str>, decision: &Decision) -> Result<(), Broken> {
         let (at, open) = self.at(call)?;
         let Stage::Asking(waiting) = open.stage else {
             return broken("a decision is applied once", format!("{call} waits for none"));
@@ -428,16 +409,15 @@ impl Audit {
         self.set(at, |call| {
             call.stage = Stage::Decided(waiting);
             call.allowed = allowed;
-            call.decided_at = record.seq.0;
         });
         if allowed && plain {
-            self.approved(record, at, waiting, decision);
+            self.approved(at, waiting, decision);
         }
         Ok(())
     }
 
     /// What an approval stands for besides its own call.
-    fn approved(&mut self, record: &Record, at: usize, approval: usize, decision: &Decision) {
+    fn approved(&mut self, at: usize, approval: usize, decision: &Decision) {
         let (Some(call), Some(approval)) = (self.calls.get(at), self.approvals.get(approval)) else { return };
         let tool = Arc::clone(&call.tool);
         let args = sorted_hash(decision.edited().or(call.arguments.as_ref()).map_or("{}", |text| text));
@@ -445,7 +425,6 @@ impl Audit {
             tool: Arc::clone(&tool),
             args: (*per == Remember::Arguments).then(|| args.clone()),
             by: decision.by.clone(),
-            at: record.seq.0,
         };
         let (always, once) = (decision.remember.as_ref().map(&stands), approval.ask.once.as_ref().map(&stands));
         let mut covered = Vec::new();
@@ -548,6 +527,12 @@ impl Audit {
             Some(approval) => broken("a decision that nobody makes in time is refused by itself", approval.id.to_string()),
             None => Ok(()),
         }
+    }
+
+    /// Those that deciders are to be reminded of.
+    pub(in super::super) fn to_be_reminded(&self) -> impl Iterator<Item = &ApprovalId> {
+        let waiting = self.waiting().filter_map(|at| self.approvals.get(at));
+        waiting.filter(|approval| approval.ask.remind_every_ms.is_some() && approval.posted.is_none()).map(|approval| &approval.id)
     }
 
     /// Whether the question's time is limited, or was.

@@ -57,14 +57,10 @@ pub(super) struct AuditCall {
     elsewhere: bool,
     /// The decision that let it come before the gate again.
     decision: Option<Decision>,
-    /// The position of the record of its last decision.
-    decided_at: u64,
     /// It waits, and an approval of another call may answer.
     covered: bool,
     /// Its tool, or whatever wrote it, wants it approved.
     asks: bool,
-    /// The position of the record after which its gate began.
-    gate_began: Option<u64>,
     sequential: bool,
     /// Somebody let it run since its body last began.
     allowed: bool,
@@ -340,7 +336,7 @@ impl Audit {
                 }
                 self.gated(record, call, verdict, *resumed, arguments.as_ref(), sha256.as_ref())
             }
-            RecordBody::CallDecided { approval, call, sha256, decision } => self.decided(record, approval, call, sha256, decision),
+            RecordBody::CallDecided { approval, call, sha256, decision } => self.decided(approval, call, sha256, decision),
             RecordBody::CallVoted { approval, call, decision, votes, .. } => self.voted(approval, call, decision, *votes),
             RecordBody::ApprovalDelegated(delegation) => self.delegated(delegation),
             RecordBody::ApprovalReminded { approval, call, times, .. } => self.reminded(approval, call, *times),
@@ -583,10 +579,8 @@ impl Audit {
             outcome: None,
             elsewhere: false,
             decision: None,
-            decided_at: 0,
             covered: false,
             asks: tools::tool(&opening.tool).is_some_and(|tool| tool.needs_approval || confirm && !tool.read_only),
-            gate_began: None,
             sequential: opening.sequential,
             allowed: false,
         });

@@ -656,3 +656,36 @@ fn an_id_with_control_characters_is_replaced_by_one_of_ours() {
     let ids: Vec<_> = items.iter().map(|item| if let Item::ToolCall(call) = item { call.call_id.as_str() } else { "" }).collect();
     assert_eq!(ids, ["toolu_1", "call_3_2", "call_3_3", "é:1"]);
 }
+
+#[test]
+fn an_approval_brings_calls_before_the_gate_that_wait_for_one_persons_word_in_time() {
+    let with = |call: &str, change: &dyn Fn(ApprovalAsk) -> ApprovalAsk| {
+        gated(call, Verdict::Ask(change(ApprovalAsk::new(ApprovalId::of(&id(), &CallId::new(call), 1)))))
+    };
+    let always = Decision { at: Some(Timestamp(50)), ..Decision::approve().by("ada").always() };
+    let plain = Decision { at: Some(Timestamp(50)), ..Decision::approve().by("ada") };
+    let once = |ask| ApprovalAsk { once: Some(Remember::Tool), ..ask };
+    type Change<'a> = &'a dyn Fn(ApprovalAsk) -> ApprovalAsk;
+    let cases: [(Decision, Change<'_>, Change<'_>, bool); 8] = [
+        (always.clone(), &|ask| ask, &|ask| ask, true),
+        (plain.clone(), &|ask| ask, &|ask| ask, false),
+        (plain.clone(), &once, &once, true),
+        // Its time was over when the other was approved, or was not.
+        (always.clone(), &|ask| ask, &|ask| ApprovalAsk { expires_at: Some(Timestamp(50)), ..ask }, false),
+        (always.clone(), &|ask| ask, &|ask| ApprovalAsk { expires_at: Some(Timestamp(51)), ..ask }, true),
+        // Others decide, or more.
+        (always.clone(), &|ask| ask, &|ask| ApprovalAsk { deciders: vec!["bob".to_owned()], ..ask }, false),
+        (always, &|ask| ask, &|ask| ApprovalAsk { quorum: 2, ..ask }, false),
+        (plain, &once, &|ask| once(ApprovalAsk { quorum: 2, ..ask }), false),
+    ];
+    for (at, (decision, first, second, covered)) in cases.into_iter().enumerate() {
+        let step = RecordBody::StepStarted { step: 1 };
+        let approval = ApprovalId::of(&id(), &CallId::new("a"), 1);
+        let decided = RecordBody::CallDecided { approval, call: CallId::new("a"), sha256: "abc".into(), decision };
+        let thread = fold(vec![opened(), started(), added(), step, replied(&["a", "b"]), with("a", first), with("b", second), decided]);
+        let waits = thread.call(&CallId::new("b")).unwrap();
+        assert_eq!(waits.covered.is_some(), covered, "case {at}");
+        let by = waits.covered.as_ref().map(|answer| (answer.by.as_deref(), answer.at, answer.remember.clone()));
+        assert!(by.is_none_or(|by| by == (Some("ada"), Some(Timestamp(50)), None)));
+    }
+}

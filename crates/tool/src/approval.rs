@@ -90,7 +90,7 @@ impl ApprovalRequest {
         self
     }
 
-    /// How many different people have to approve, at least 1; one rejection refuses.
+    /// How many different people have to approve, at least 1 and at most 64; one rejection refuses.
     #[must_use]
     pub fn quorum(mut self, people: u32) -> Self {
         self.quorum = people.max(1);

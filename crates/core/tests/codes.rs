@@ -7,7 +7,8 @@ use std::path::Path;
 use toolwright_core::codes::{CODES, hint, table};
 
 /// Variables of the environment begin like codes and are none.
-const VARIABLES: [&str; 4] = ["TOOLWRIGHT_ENCRYPTION_KEY", "TOOLWRIGHT_LOCAL_MODEL", "TOOLWRIGHT_MODEL", "TOOLWRIGHT_STORE"];
+const VARIABLES: [&str; 5] =
+    ["TOOLWRIGHT_ENCRYPTION_KEY", "TOOLWRIGHT_LOCAL_MODEL", "TOOLWRIGHT_MODEL", "TOOLWRIGHT_PROCESS", "TOOLWRIGHT_STORE"];
 
 fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).unwrap()

@@ -13,6 +13,7 @@ mod credential;
 #[cfg(feature = "github")]
 mod github;
 #[cfg(feature = "_http")]
+#[cfg_attr(not(all(feature = "github", feature = "jira", feature = "slack")), allow(dead_code, reason = "no service uses all of it"))]
 mod http;
 #[cfg(feature = "jira")]
 mod jira;
@@ -20,11 +21,16 @@ mod option;
 #[cfg(feature = "_http")]
 mod rate;
 #[cfg(feature = "_http")]
+#[cfg_attr(not(all(feature = "github", feature = "jira", feature = "slack")), allow(dead_code, reason = "no service uses all of it"))]
 mod refused;
 #[cfg(feature = "_http")]
+#[cfg_attr(not(all(feature = "github", feature = "jira", feature = "slack")), allow(dead_code, reason = "no service uses all of it"))]
 mod set;
 #[cfg(feature = "_http")]
+#[cfg_attr(not(all(feature = "github", feature = "jira", feature = "slack")), allow(dead_code, reason = "no service uses all of it"))]
 mod shape;
+#[cfg(feature = "slack")]
+mod slack;
 
 pub use credential::Credential;
 #[cfg(feature = "github")]
@@ -32,3 +38,5 @@ pub use github::GitHub;
 #[cfg(feature = "jira")]
 pub use jira::Jira;
 pub use option::OptionError;
+#[cfg(feature = "slack")]
+pub use slack::Slack;

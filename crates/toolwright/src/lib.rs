@@ -9,7 +9,7 @@
 //! | `tools` (default) | the built-in tools, [`builtin`] |
 //! | `shell` | a shell among the built-in tools: [`builtin::shell`] |
 //! | `sandbox` | confined programs: [`sandbox`] |
-//! | `github`, `jira` | tools of these services: `builtin::integrations` |
+//! | `github`, `jira`, `slack` | tools of these services: `builtin::integrations` |
 //! | `local` | the embedded model, as `local` |
 //! | `sqlite` | threads in a file: [`store`] |
 //! | `postgres` | threads on a server that several machines share: [`store`] |

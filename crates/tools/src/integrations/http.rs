@@ -99,6 +99,8 @@ pub(super) struct Call {
     headers: Vec<Header>,
     body: bytes::Bytes,
     effect: Effect,
+    /// Whether it goes without the credential.
+    bare: bool,
     /// What it is to do, in the infinitive, for sentences.
     action: String,
     /// What it is about; what is not there, where the service finds nothing.
@@ -121,6 +123,7 @@ impl Call {
             headers: Vec::new(),
             body: bytes::Bytes::new(),
             effect: Effect::Read,
+            bare: false,
             action: action.into(),
             subject: subject.into(),
         }
@@ -133,11 +136,21 @@ impl Call {
         Self { method: "POST", headers: vec![content_type], body, effect: Effect::Write, ..Self::get(url, action, subject) }
     }
 
+    /// Brings bytes to a place that the service named, without the credential. That counts only once the service is told so.
+    pub(super) fn upload(url: Url, body: bytes::Bytes, action: impl Into<String>, subject: impl Into<String>) -> Self {
+        let content_type = Header::plain("content-type", "application/octet-stream");
+        Self { method: "POST", headers: vec![content_type], body, bare: true, ..Self::get(url, action, subject) }
+    }
+
     /// With one more header.
     #[must_use]
     pub(super) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push(Header::plain(name, value));
         self
+    }
+
+    pub(super) fn effect(&self) -> Effect {
+        self.effect
     }
 
     pub(super) fn action(&self) -> &str {
@@ -216,6 +229,10 @@ impl Api {
 
     pub(super) fn credential(&self) -> &Credential {
         &self.credential
+    }
+
+    pub(super) fn is_on_this_machine(&self) -> bool {
+        is_this_machine(&self.base)
     }
 
     pub(super) fn times(&self) -> Times {
@@ -398,7 +415,7 @@ impl Session<'_> {
         let request = Request {
             method: call.method.to_owned(),
             url: call.url.to_string(),
-            headers: self.headers.iter().chain(&call.headers).cloned().collect(),
+            headers: self.headers.iter().filter(|_| !call.bare).chain(&call.headers).cloned().collect(),
             body: call.body.clone(),
         };
         let sent = timeout_at(self.until, self.api.client.send(request)).await.map_err(|_| Failed::Late)?;

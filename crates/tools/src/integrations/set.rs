@@ -37,6 +37,24 @@ impl ToolSet {
         F: Fn(Hub, T) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<Value, ToolError>> + Send + 'static,
     {
+        self.tool_with(&Arc::new(()), name, description, access, move |hub, _, args| body(hub, args))
+    }
+
+    /// A tool whose body gets what the options allow.
+    pub(super) fn tool_with<L, T, F, Fut>(
+        &self,
+        limits: &Arc<L>,
+        name: &str,
+        description: &str,
+        access: Access,
+        body: F,
+    ) -> Result<Tool, OptionError>
+    where
+        L: Send + Sync + 'static,
+        T: ToolArg,
+        F: Fn(Hub, Arc<L>, T) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, ToolError>> + Send + 'static,
+    {
         let mut builder = Tool::new(name, description).open_world().timeout(self.api.times().of_tool());
         builder = match access {
             Access::Reads => builder.read_only(),
@@ -48,13 +66,14 @@ impl ToolSet {
         if let Some(need) = self.api.credential().need(&format!("A token for {}.", self.api.service.name)) {
             builder = builder.env_need(if required { need } else { need.optional() });
         }
-        let api = Arc::clone(&self.api);
+        let (api, limits) = (Arc::clone(&self.api), Arc::clone(limits));
         let tool = builder.run_with(move |args: T, cx: ToolContext| {
             let hub = Hub { api: Arc::clone(&api), cx };
             let there = if required { api.credential().required(&hub.cx, api.service.name).map(drop) } else { Ok(()) };
+            let limits = Arc::clone(&limits);
             async move {
                 there?;
-                body(hub, args).await.map(compact)
+                body(hub, limits, args).await.map(compact)
             }
         })?;
         Ok(tool)

@@ -11,3 +11,5 @@ mod http;
 mod jira;
 #[cfg(feature = "_http")]
 mod server;
+#[cfg(feature = "slack")]
+mod slack;

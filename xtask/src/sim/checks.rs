@@ -39,7 +39,7 @@ pub(super) fn whole_journal(store: &Store, round_trip: bool) -> Result<(), Broke
     projection(&store.records, audit)?;
     index(store)?;
     if round_trip {
-        let mut again = Thread::new();
+        let mut again = store.fresh();
         for record in &store.records {
             let read: Result<Record, _> = serde_json::to_string(record).and_then(|text| serde_json::from_str(&text));
             match read {

@@ -248,7 +248,12 @@ impl World<'_> {
             }
             Effect::Gate { call } => {
                 let request = self.gate_request(owner, &call)?;
+                let alike = self.store.audit.waits_alike(&request.tool);
                 self.set_out(owner, 10, Work::Gate(Box::new(request)));
+                if let Some(at) = alike.filter(|_| self.rng.percent(30)) {
+                    // Somebody decides about another call of the tool while the gate looks at this one.
+                    self.decide(at)?;
+                }
             }
             Effect::Execute { call, attempt } => self.execute(owner, &call, attempt)?,
             Effect::Cancel(key) => self.tell_to_stop(owner, &key),

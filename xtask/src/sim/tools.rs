@@ -79,7 +79,7 @@ const PLAIN: Tool = Tool {
 /// A tool that asks.
 const ASKS: Tool = Tool { needs_approval: true, ..PLAIN };
 
-pub(super) const TOOLS: [Tool; 18] = [
+pub(super) const TOOLS: [Tool; 19] = [
     Tool { name: "read", read_only: true, slowest: 5, ..PLAIN },
     Tool { name: "write", ..PLAIN },
     Tool { name: "flaky", fails: 50, ..PLAIN },
@@ -104,6 +104,7 @@ pub(super) const TOOLS: [Tool; 18] = [
     Tool { name: "sign", deciders: &["ada", "bob"], remind: Some(600), ..ASKS },
     Tool { name: "grant", once: Once::All, within: Some(3000), ..ASKS },
     Tool { name: "visit", once: Once::SameArguments, ..ASKS },
+    Tool { name: "seal", once: Once::All, quorum: 2, ..ASKS },
     Tool { name: "pick", external: true, within: Some(1500), ..PLAIN },
     Tool { name: "hire", external: true, within: Some(3000), remind: Some(1000), ..ASKS },
 ];

@@ -288,6 +288,7 @@ impl<'a> World<'a> {
                     checks::same_fold(STORED, &stored, owner.driver.thread())?;
                     self.store.audit.is_told(stored.transcript())?;
                     checks::index(&self.store)?;
+                    self.store.reminds()?;
                 }
                 // What changed nothing is not read again.
                 if self.rng.percent(80) {

@@ -128,6 +128,14 @@ impl Audit {
         })
     }
 
+    /// An approval that a call of this tool waits for, by index.
+    pub(in super::super) fn waits_alike(&self, tool: &str) -> Option<usize> {
+        self.open().filter(|call| *call.tool == *tool).find_map(|call| match call.stage {
+            Stage::Asking(approval) => Some(approval),
+            _ => None,
+        })
+    }
+
     fn asked_about(&mut self, id: &ApprovalId) -> Option<&mut Approval> {
         self.approvals.iter_mut().find(|known| known.id == *id)
     }
@@ -280,10 +288,10 @@ impl Audit {
                 }
                 self.remembered += 1;
             }
-            (Stage::Opened, Verdict::Ask(ask)) if ask.kind == AskKind::Tool => {
-                if arguments.is_some_and(|arguments| self.is_stood_for(at, arguments)) {
-                    return broken(STANDS, format!("{}: somebody is asked about {id}, which was approved before", record.seq));
-                }
+            (Stage::Opened, Verdict::Ask(ask))
+                if ask.kind == AskKind::Tool && arguments.is_some_and(|arguments| self.is_stood_for(at, arguments)) =>
+            {
+                return broken(STANDS, format!("{}: somebody is asked about {id}, which was approved before", record.seq));
             }
             _ => {}
         }

@@ -37,3 +37,8 @@ mod guardrails_guide {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/integrations.md")]
 mod integrations_guide {}
+
+/// The code of the guide to commands and sandboxes compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/shell.md")]
+mod shell_guide {}

@@ -56,6 +56,7 @@ pub(crate) async fn doctor(options: Json, terminal: &mut Terminal) -> Result<Exi
         weights(),
         pip().await,
         folder(),
+        sandbox(),
     ];
     let fails = checks.iter().any(|check| check.state == State::Fail);
     if options.json {
@@ -169,6 +170,40 @@ fn folder() -> Check {
             Check::not("data folder", State::Fail, format!("{} can't be written: {error}", there.display()), fix)
         }
     }
+}
+
+/// What programs that a model asks for can be kept to here.
+#[cfg(target_os = "linux")]
+fn sandbox() -> Check {
+    use toolwright_host::sandbox::{Guard, support};
+
+    let support = support();
+    let found = support.summary();
+    // To hide from one's end takes intent; everything else is what a sandbox is for.
+    let needed = [Guard::Files, Guard::Signals, Guard::Network, Guard::Kernel];
+    let lacks: Vec<String> =
+        needed.iter().filter_map(|guard| Some(format!("{} can't be kept ({})", guard.what(), support.lacks(*guard)?))).collect();
+    if !lacks.is_empty() {
+        let found = format!("{found}: {}", lacks.join("; "));
+        return Check::not(
+            "sandbox",
+            State::Warn,
+            found,
+            "use a newer kernel, or a container; without a sandbox commands can do what you can",
+        );
+    }
+    let more = [
+        support.lacks_a_way_out().map(|why| format!("no way out to chosen hosts ({why})")),
+        support.lacks(Guard::Descendants).map(|why| format!("no end for programs that hide from it ({why})")),
+    ];
+    let more: Vec<String> = more.into_iter().flatten().collect();
+    Check::ok("sandbox", if more.is_empty() { found } else { format!("{found}; {}", more.join("; ")) })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sandbox() -> Check {
+    let fix = "use a container; without a sandbox commands can do what you can";
+    Check::not("sandbox", State::Warn, "there is none of our own on this system", fix)
 }
 
 /// The folder itself, or the nearest one above it that exists.

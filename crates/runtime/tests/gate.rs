@@ -560,6 +560,7 @@ async fn no_failure_that_a_model_reads_has_a_code_or_a_link() {
 }
 
 // rule: sdk-tools 7.3/7
+// rule: sdk-tools 10.2/1
 #[tokio::test]
 async fn a_tool_for_a_sandbox_without_a_body_for_one_does_not_run() {
     let (log, all) = (Log::default(), Log::default());

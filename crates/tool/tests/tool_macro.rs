@@ -725,6 +725,7 @@ fn in_plain_sandbox(Args(pay): Args<Pay>) -> Result<f64, StationError> {
 }
 
 // rule: sdk-tools 1.2/3
+// rule: sdk-tools 6/2
 #[tokio::test]
 async fn a_sandboxed_body_is_a_function_of_extractors() {
     #[tool(requires_sandbox = in_sandbox)]

@@ -1,4 +1,5 @@
-//! Built-in tools: dates, todo lists, a question to the user; behind features, the files of a folder (`workspace`) and a shell (`shell`).
+//! Built-in tools: dates, todo lists, a question to the user; behind features, the files of a folder (`workspace`), a shell
+//! (`shell`) and checks of patches (`patch`).
 //!
 //! ```
 //! let names: Vec<_> = toolwright_tools::builtin().iter().map(|tool| tool.name().to_string()).collect();
@@ -9,6 +10,8 @@ mod clock;
 mod date;
 #[cfg(feature = "_integrations")]
 pub mod integrations;
+#[cfg(feature = "patch")]
+pub mod patch;
 mod question;
 #[cfg(feature = "shell")]
 pub mod shell;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolwright_host::process::Environment;
+use toolwright_host::sandbox::NoSandbox;
 use toolwright_tool::core::ThreadId;
 use toolwright_tool::core::args::{Arguments, Repair};
 use toolwright_tool::{ApprovalOutcome, ContextParts, NeedsApproval, Running, Snapshots, Tool, ToolContext, ToolError};
@@ -104,6 +105,7 @@ async fn a_code_other_than_zero_is_a_result() {
 }
 
 // rule: sdk-tools 25.4/1
+// rule: sdk-tools 26.1/2
 #[tokio::test]
 async fn it_begins_in_its_folder_and_has_few_variables() {
     let bench = Bench::new();
@@ -113,10 +115,11 @@ async fn it_begins_in_its_folder_and_has_few_variables() {
     // What cargo sets for a test stands for the keys that this process has.
     assert!(std::env::var("CARGO_MANIFEST_DIR").is_ok() && !seen.contains("CARGO"), "{seen}");
     assert!(seen.lines().any(|name| name == "PATH") && seen.lines().any(|name| name == "TOKEN"), "{seen}");
+    let none = Bench::with(|shell| shell.sandbox(Arc::new(NoSandbox)));
+    assert_eq!(none.run("env | cut -d= -f1 | sort").await["stdout"], seen, "no sandbox changes nothing");
 }
 
 // rule: sdk-tools 25.2/1
-// rule: sdk-tools 25.2/3
 #[tokio::test]
 async fn what_is_refused_is_refused_before_anybody_is_asked_and_after() {
     let bench = Bench::with(|shell| shell.allow(["echo", "git log"]).deny(["git push"]));
@@ -154,7 +157,6 @@ async fn at_its_deadline_it_ends_with_what_it_has_said() {
     assert_eq!(bench.alive(), [0; 0]);
 }
 
-// rule: sdk-tools 25.7/7
 #[tokio::test]
 async fn more_time_than_there_is_is_lowered() {
     let bench = Bench::with(|shell| shell.max_timeout(Duration::from_millis(200)));
@@ -166,6 +168,7 @@ async fn more_time_than_there_is_is_lowered() {
 }
 
 // case: field-reports 56
+// case: rust-reports F-76
 #[tokio::test]
 async fn a_run_that_stops_stops_it() {
     let bench = Bench::new();

@@ -8,6 +8,7 @@
 //! | `chat` (default) | models behind an OpenAI-compatible chat endpoint, as `provider/model` |
 //! | `tools` (default) | the built-in tools, [`builtin`] |
 //! | `shell` | a shell among the built-in tools: [`builtin::shell`] |
+//! | `patch` | checks of patches: [`builtin::patch`] |
 //! | `sandbox` | confined programs: [`sandbox`] |
 //! | `github`, `jira`, `slack` | tools of these services: `builtin::integrations` |
 //! | `local` | the embedded model, as `local` |
@@ -89,13 +90,13 @@ pub use toolwright_tools as builtin;
 /// Programs that run for a model: how they are started, and what becomes of them.
 ///
 /// The guide `docs/shell.md` says what holds for them.
-#[cfg(any(feature = "shell", feature = "sandbox"))]
+#[cfg(any(feature = "shell", feature = "patch", feature = "sandbox"))]
 pub mod process {
     pub use toolwright_host::process::{Captured, Ended, Environment, GRACE, How, KEPT, Launch, Process, ProcessError, Spawn};
 }
 
 /// What such programs can reach: the trait, and the sandboxes there are.
-#[cfg(any(feature = "shell", feature = "sandbox"))]
+#[cfg(any(feature = "shell", feature = "patch", feature = "sandbox"))]
 pub use toolwright_host::sandbox;
 
 /// Where this build finds models by name: its features.

@@ -11,6 +11,8 @@ pub(crate) mod local;
 mod loops;
 mod policy;
 mod redact;
+#[cfg(target_os = "linux")]
+mod shell;
 
 use std::process::ExitCode;
 
@@ -76,6 +78,8 @@ const FIGURES: &[Figure] = &[
     Figure { name: "parked", unit: "ms", limit: Limit::AtMost(20.0), measure: journal::parked },
     Figure { name: "decided", unit: "ms", limit: Limit::AtMost(20.0), measure: decided::decided },
     Figure { name: "decided.open", unit: "ms", limit: Limit::AtMost(50.0), measure: decided::decided },
+    #[cfg(target_os = "linux")]
+    Figure { name: "shell", unit: "ms", limit: Limit::AtMost(2.0), measure: shell::sandboxed },
     Figure { name: "cold.version", unit: "ms", limit: Limit::AtMost(10.0), measure: cold::version },
     Figure { name: "cold.binary", unit: "MB", limit: Limit::AtMost(30.0), measure: cold::binary },
     Figure { name: "local.turn", unit: "ms", limit: Limit::AtMost(800.0), measure: local::measured },

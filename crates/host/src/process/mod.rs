@@ -18,6 +18,8 @@ mod output;
 mod program;
 mod running;
 mod spawn;
+#[cfg(all(target_os = "linux", feature = "sandbox"))]
+mod unsafe_start;
 
 pub use environment::Environment;
 pub use error::ProcessError;
@@ -25,3 +27,5 @@ pub use output::Captured;
 pub use program::{Finished, Program};
 pub use running::{Ended, How, Process};
 pub use spawn::{GRACE, KEPT, Launch, Spawn};
+#[cfg(all(target_os = "linux", feature = "sandbox"))]
+pub(crate) use unsafe_start::{Joins, waiting_child};

@@ -174,21 +174,24 @@ impl Spawn {
                 sandbox.confine(launch).map_err(|error| ProcessError::Sandbox { program: name.clone(), problem: error.to_string() })?
             }
         };
-        let Confined { launch, entry, cleanup, held } = confined;
-        let started = match entry {
-            None => launch.command().spawn(),
-            Some(entry) => on_a_thread_of_its_own(&launch, entry),
+        let mut command = confined.launch.command();
+        #[cfg(all(target_os = "linux", feature = "sandbox"))]
+        if let Some(joins) = confined.joins {
+            super::unsafe_start::join(&mut command, joins);
+        }
+        let started = match confined.entry {
+            None => command.spawn(),
+            Some(entry) => on_a_thread_of_its_own(command, entry),
         };
         let child = started.map_err(|source| ProcessError::Start { program: name.clone(), source })?;
-        let watched = Watched { deadline: self.deadline, grace: self.grace, cleanup, held };
+        let watched = Watched { deadline: self.deadline, grace: self.grace, cleanup: confined.cleanup, held: confined.held };
         Ok(Process::follow(name, Group::of(child, mark), || Keeper::both_ends(self.keep), watched))
     }
 }
 
 /// Starts a program on a thread that `entry` restricts for good: what a thread is restricted to, its child is too.
-fn on_a_thread_of_its_own(launch: &Launch, entry: Entry) -> std::io::Result<Child> {
+fn on_a_thread_of_its_own(mut command: Command, entry: Entry) -> std::io::Result<Child> {
     let runtime = tokio::runtime::Handle::current();
-    let mut command = launch.command();
     let thread = std::thread::Builder::new().name("toolwright-sandbox".to_owned()).spawn(move || {
         let _entered = runtime.enter();
         entry()?;

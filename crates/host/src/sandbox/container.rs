@@ -98,12 +98,9 @@ impl Sandbox for ContainerSandbox {
         env.extend(own.iter().cloned());
         let remove = ["rm", "--force", &name].map(OsString::from).into();
         let cleanup = Launch { program: self.engine.clone(), args: remove, env: own, dir: None };
-        Ok(Confined {
-            launch: Launch { program: self.engine.clone(), args, env, dir: launch.dir },
-            entry: None,
-            cleanup: Some(cleanup),
-            held: None,
-        })
+        let mut confined = Confined::plain(Launch { program: self.engine.clone(), args, env, dir: launch.dir });
+        confined.cleanup = Some(cleanup);
+        Ok(confined)
     }
 }
 

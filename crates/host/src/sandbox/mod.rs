@@ -35,7 +35,8 @@ use crate::process::Launch;
 /// whatever restricts it restricts the program and nobody else.
 pub type Entry = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// A program, as it is started in a sandbox.
+/// A program, as it is started in a sandbox. Begin with [`Confined::plain`].
+#[non_exhaustive]
 pub struct Confined {
     /// What is started: the program itself, or one that runs it.
     pub launch: Launch,
@@ -45,12 +46,22 @@ pub struct Confined {
     pub cleanup: Option<Launch>,
     /// Kept until the program has ended.
     pub held: Option<Box<dyn Any + Send>>,
+    /// Namespaces that it joins as soon as it is a process.
+    #[cfg(all(target_os = "linux", feature = "sandbox"))]
+    pub(crate) joins: Option<std::sync::Arc<crate::process::Joins>>,
 }
 
 impl Confined {
     /// Started as it is.
     pub fn plain(launch: Launch) -> Self {
-        Self { launch, entry: None, cleanup: None, held: None }
+        Self {
+            launch,
+            entry: None,
+            cleanup: None,
+            held: None,
+            #[cfg(all(target_os = "linux", feature = "sandbox"))]
+            joins: None,
+        }
     }
 }
 

@@ -237,6 +237,7 @@ mod tests {
         }
     }
 
+    // rule: sdk-tools 26.2/1
     #[test]
     fn a_host_has_to_be_a_name() {
         for host in ["https://example.com", "example.com/path", "", "a b", "*"] {

@@ -1,7 +1,7 @@
 //! A sandbox of what Linux has for it, without a program of its own: a thread is restricted, and the program is started from it.
 //!
-//! Landlock, seccomp and namespaces other than of users belong to a thread and are passed on to what it starts. So nothing runs between
-//! `fork` and `exec`, and no code here is unsafe.
+//! Landlock, seccomp and namespaces other than of users belong to a thread and are passed on to what it starts. So nothing runs between `fork`
+//! and `exec`, unless somebody who is not root wants a way out to some hosts: `network.rs` says why.
 
 mod files;
 mod filter;
@@ -150,7 +150,7 @@ impl LinuxSandboxBuilder {
     }
 
     /// Programs reach the hosts that this broker allows, through it, and no others: they are in a network of their own, in which there is nothing
-    /// but its proxy. To make one takes root, or `CAP_SYS_ADMIN`. The broker is served by the tokio runtime that this sandbox is built on.
+    /// but its proxy. To make one takes root, or a system that lets users make namespaces. The broker is served by the tokio runtime that this sandbox is built on.
     #[must_use]
     pub fn egress(mut self, broker: &Broker) -> Self {
         self.network = Reach::Through(broker.clone());
@@ -217,7 +217,8 @@ impl LinuxSandboxBuilder {
             (Reach::Through(broker), unix) => (Some(egress(broker)?), if unix { Sockets::Both } else { Sockets::Internet }),
         };
         let rules = Rules::new(&self.places, matches!(self.network, Reach::None)).map_err(setup)?;
-        let filters = filter::compile(sockets).map_err(|error| setup(error.to_string()))?;
+        let joins = egress.as_ref().is_some_and(|egress| egress.network.joins().is_some());
+        let filters = filter::compile(sockets, joins).map_err(|error| setup(error.to_string()))?;
         let inner =
             Inner { rules, filters, namespaces: support.namespaces.is_ok(), egress, scratch, places: self.places, without: missing };
         Ok(LinuxSandbox { inner: Arc::new(inner) })
@@ -228,7 +229,8 @@ fn egress(broker: &Broker) -> Result<Egress, SandboxError> {
     let no_way = |problem: String, fix: &str| SandboxError::Egress { problem, fix: fix.to_owned() };
     let runtime = tokio::runtime::Handle::try_current()
         .map_err(|_| no_way("nobody would serve the proxy".to_owned(), "build the sandbox where a tokio runtime runs"))?;
-    let (network, listener) = Network::new().map_err(|problem| no_way(problem, "run this with it, or leave the network off"))?;
+    let (network, listener) =
+        Network::new().map_err(|problem| no_way(problem, "allow namespaces of users, run this as root, or leave the network off"))?;
     let _entered = runtime.enter();
     let served = tokio::net::TcpListener::from_std(listener).and_then(|listener| broker.serve(listener));
     let served = served.map_err(|error| SandboxError::Setup { problem: error.to_string() })?;
@@ -287,10 +289,12 @@ impl Sandbox for LinuxSandbox {
     fn confine(&self, mut launch: Launch) -> Result<Confined, SandboxError> {
         launch.env = self.inner.variables(launch.env);
         let inner = Arc::clone(&self.inner);
-        let entry = Box::new(move || inner.enter());
+        let mut confined = Confined::plain(launch);
+        confined.joins = inner.egress.as_ref().and_then(|egress| egress.network.joins());
         // The folders of the sandbox stay while a program uses them.
-        let held: Box<dyn std::any::Any + Send> = Box::new(Arc::clone(&self.inner));
-        Ok(Confined { launch, entry: Some(entry), cleanup: None, held: Some(held) })
+        confined.held = Some(Box::new(Arc::clone(&inner)));
+        confined.entry = Some(Box::new(move || inner.enter()));
+        Ok(confined)
     }
 }
 

@@ -6,6 +6,7 @@ use landlock::{ABI, Access as _, AccessFs, LandlockStatus, Ruleset, RulesetAttr 
 use nix::sched::{CloneFlags, unshare};
 
 use super::filter;
+use super::network::Network;
 use crate::sandbox::Guard;
 
 /// What this system can keep programs to.
@@ -48,6 +49,11 @@ impl Support {
         }
     }
 
+    /// Why a sandbox can have no way out to some hosts; `None` where it can. This tries it out.
+    pub fn lacks_a_way_out(&self) -> Option<String> {
+        Network::new().err()
+    }
+
     /// All of it in one line, for people.
     pub fn summary(&self) -> String {
         let landlock = match &self.landlock {
@@ -76,7 +82,7 @@ fn landlock_version() -> Result<u8, String> {
 }
 
 fn seccomp() -> Result<(), String> {
-    let filters = filter::compile(filter::Sockets::None).map_err(|error| error.to_string())?;
+    let filters = filter::compile(filter::Sockets::None, false).map_err(|error| error.to_string())?;
     filter::apply(&filters).map_err(|error| format!("system calls can't be filtered here ({error})"))
 }
 

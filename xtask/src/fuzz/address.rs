@@ -175,7 +175,7 @@ fn rows(text: &str) -> Result<Vec<BTreeMap<String, String>>> {
 /// Compares one address. An error says what differs.
 fn one(registries: &Registries, address: IpAddr) -> Result<bool, String> {
     let found = special_range(address);
-    let (found, expected) = (found.as_ref().map(|range| range.name()), registries.judge(address));
+    let (found, expected) = (found.as_ref().map(toolwright_host::net::SpecialRange::name), registries.judge(address));
     if found == expected { Ok(found.is_some()) } else { Err(format!("{address} is {found:?}, and by the registries {expected:?}")) }
 }
 

@@ -164,7 +164,7 @@ mod tests {
         }
         mode("shadow", 0o640);
         mode("ssl/private", 0o710);
-        std::os::unix::fs::symlink("/root/secret", place("link")).unwrap();
+        std::os::unix::fs::symlink("/srv/secret", place("link")).unwrap();
         let mut found = configuration(folder.path());
         found.sort();
         let expected = [("", true), ("link", false), ("open", false), ("passwd", false), ("ssl/certs", false), ("ssl/conf", false)];

@@ -657,6 +657,8 @@ fn an_id_with_control_characters_is_replaced_by_one_of_ours() {
     assert_eq!(ids, ["toolu_1", "call_3_2", "call_3_3", "é:1"]);
 }
 
+type Change<'a> = &'a dyn Fn(ApprovalAsk) -> ApprovalAsk;
+
 #[test]
 fn an_approval_brings_calls_before_the_gate_that_wait_for_one_persons_word_in_time() {
     let with = |call: &str, change: &dyn Fn(ApprovalAsk) -> ApprovalAsk| {
@@ -665,7 +667,6 @@ fn an_approval_brings_calls_before_the_gate_that_wait_for_one_persons_word_in_ti
     let always = Decision { at: Some(Timestamp(50)), ..Decision::approve().by("ada").always() };
     let plain = Decision { at: Some(Timestamp(50)), ..Decision::approve().by("ada") };
     let once = |ask| ApprovalAsk { once: Some(Remember::Tool), ..ask };
-    type Change<'a> = &'a dyn Fn(ApprovalAsk) -> ApprovalAsk;
     let cases: [(Decision, Change<'_>, Change<'_>, bool); 8] = [
         (always.clone(), &|ask| ask, &|ask| ask, true),
         (plain.clone(), &|ask| ask, &|ask| ask, false),

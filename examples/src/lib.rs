@@ -42,3 +42,8 @@ mod integrations_guide {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/shell.md")]
 mod shell_guide {}
+
+/// The code of the guide to the web compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/web.md")]
+mod web_guide {}

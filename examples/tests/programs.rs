@@ -51,6 +51,14 @@ fn a_refund_runs_once_two_people_have_approved_it() {
 }
 
 #[test]
+fn a_page_is_read_and_another_is_refused() {
+    let said = printed(&mut Command::new(env!("CARGO_BIN_EXE_read_a_page")));
+    assert!(said.contains(r"# Rain & wind\n\nIt rains until Tuesday (http://news.example/tuesday)."), "{said}");
+    assert!(said.contains("news.example redirects to what is refused: 169.254.169.254 leads to 169.254.169.254"), "{said}");
+    assert!(!said.contains("track()") && said.ends_with("It rains until Tuesday. The other page was refused.\n"), "{said}");
+}
+
+#[test]
 fn a_result_that_a_webhook_posts_twice_counts_once() {
     let said = printed(&mut Command::new(env!("CARGO_BIN_EXE_paid_elsewhere")));
     let expected = [

@@ -1,5 +1,5 @@
 //! Built-in tools: dates, todo lists, a question to the user; behind features, the files of a folder (`workspace`), a shell
-//! (`shell`) and checks of patches (`patch`).
+//! (`shell`), checks of patches (`patch`), and pages and requests (`web`).
 //!
 //! ```
 //! let names: Vec<_> = toolwright_tools::builtin().iter().map(|tool| tool.name().to_string()).collect();
@@ -16,6 +16,8 @@ mod question;
 #[cfg(feature = "shell")]
 pub mod shell;
 mod todo;
+#[cfg(feature = "web")]
+mod web;
 #[cfg(all(unix, feature = "workspace"))]
 pub mod workspace;
 mod written;
@@ -25,6 +27,8 @@ pub use date::{Day, current_date, day_name};
 pub use question::{Answered, Question, ask_question};
 pub use todo::{MemoryTodos, TodoEntry, TodoList, TodoStore, TodoTools};
 pub use toolwright_tool::core::{Todo, TodoCounts, TodoStatus};
+#[cfg(feature = "web")]
+pub use web::{HttpRequest, Links, WebFetch, main_text, page_text};
 
 use toolwright_tool::{Tool, tools};
 

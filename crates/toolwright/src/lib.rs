@@ -11,6 +11,7 @@
 //! | `patch` | checks of patches: [`builtin::patch`] |
 //! | `sandbox` | confined programs: [`sandbox`] |
 //! | `github`, `jira`, `slack` | tools of these services: `builtin::integrations` |
+//! | `web` | `web_fetch` and `http_request` among the built-in tools, and the guarded HTTP client: [`net`] |
 //! | `local` | the embedded model, as `local` |
 //! | `sqlite` | threads in a file: [`store`] |
 //! | `postgres` | threads on a server that several machines share: [`store`] |
@@ -81,6 +82,17 @@ pub mod rules {
         allow, any, ask, deny, destructive, edits_files, glob, idempotent, open_world, origin, read_only, regex,
     };
     pub use toolwright_runtime::{ModeSource, PermissionEntry, RuleWhen, WhenCall};
+}
+
+/// Outbound HTTP to addresses that nobody trusts: the client that `web_fetch` and `http_request` use, for tools of one's own.
+///
+/// The guide `docs/web.md` shows it at work.
+#[cfg(feature = "web")]
+pub mod net {
+    pub use toolwright_host::net::{
+        GuardConfigError, GuardError, GuardedBody, GuardedClient, GuardedClientBuilder, GuardedResponse, Header, NetMap, ReadBody, Request,
+        Resolver, SpecialRange, SystemResolver, Url, special_range,
+    };
 }
 
 /// The built-in tools.

@@ -229,28 +229,50 @@ async fn calls_that_go_round_the_guards_are_refused() {
     }
 }
 
+/// Two programs that hide: without their mark, out of their group, without their parent. Their command lines hold `token`.
+fn hiding(token: &str) -> String {
+    let hidden = format!("env -i setsid sh -c ': > started; (sh -c \"sleep 300; :\" {token}) & sleep 301; :' {token}");
+    format!("rm -f started; {hidden} & until test -e started; do sleep 0.01; done; echo left")
+}
+
 #[tokio::test]
 async fn nobody_survives_a_confined_program() {
     let workspace = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(sandbox) = linux(workspace.path()) else { return };
     let token = token("hidden");
-    // Without its mark, out of its group, without its parent: only a namespace of processes finds these.
-    let hidden = support().namespaces.is_ok();
-    let script = if hidden {
-        format!("env -i setsid sh -c '(sleep 300.{token} || sleep 300) & exec sleep 301' {token} & sleep 0.1; echo left")
-    } else {
-        "setsid sleep 300 & (setsid sh -c 'sleep 300 & sleep 301 &' &); echo left".to_owned()
-    };
     let environment = Environment::scrubbed().set("TOKEN", &token);
-    let ended =
-        Spawn::shell(script).environment(environment.clone()).dir(workspace.path()).sandbox(Arc::clone(&sandbox)).run().await.unwrap();
-    assert_eq!((ended.how, ended.stdout.text().as_str()), (How::Exited, "left\n"));
-    assert_eq!(alive(&token), [0; 0]);
     let spinning = "for c in 1 2 3; do (while :; do :; done) & done; setsid sleep 300 & sleep 999";
     let run = Spawn::shell(spinning).environment(environment).dir(workspace.path()).sandbox(sandbox);
     let ended = run.grace(Duration::from_millis(100)).deadline(Duration::from_millis(300)).run().await.unwrap();
     assert_eq!(ended.how, How::TimedOut);
     assert_eq!(alive(&token), [0; 0]);
+}
+
+#[tokio::test]
+async fn nobody_hides_from_the_end_of_a_namespace() {
+    let workspace = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let built = LinuxSandbox::of_workspace(workspace.path()).needs(Guard::Descendants).build();
+    let sandbox = match built {
+        Ok(sandbox) => Arc::new(sandbox),
+        Err(error) => {
+            assert!(support().namespaces.is_err(), "{error}");
+            println!("not shown here: {error}");
+            return;
+        }
+    };
+    // Outside a sandbox they do survive, so that it is known that they would be seen.
+    let free = token("free");
+    let ended = Spawn::shell(hiding(&free)).dir(workspace.path()).run().await.unwrap();
+    assert_eq!(ended.stdout.text(), "left\n");
+    common::until("they have hidden", || !alive(&free).is_empty()).await;
+    while let Some(pid) = alive(&free).first() {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+    let kept = token("kept");
+    let ended = Spawn::shell(hiding(&kept)).dir(workspace.path()).sandbox(sandbox).run().await.unwrap();
+    assert_eq!((ended.how, ended.stdout.text().as_str()), (How::Exited, "left\n"));
+    assert_eq!(alive(&kept), [0; 0]);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 //!
 //! How descendants are found, on Linux: the whole process group is killed; then every process that carries this run's mark in the
 //! environment it was started with, however far it went (`setsid`, a double fork, `nohup`); both until a look around finds none. What a
-//! program can still do is to clear the mark, leave the group and outlive its parent, all three. A sandbox with
+//! program can still do is to clear the mark, leave the group and outlive its parent, all three. A [sandbox](crate::sandbox) with
 //! a process namespace closes that too. On other systems the group is what is killed.
 
 mod environment;

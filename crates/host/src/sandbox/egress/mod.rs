@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use url::Url;
 
 use crate::net::{GuardConfigError, GuardedClient, GuardedClientBuilder, NetMap, Resolver};
@@ -66,6 +66,9 @@ struct Inner {
     rules: Vec<Rule>,
     hosts: Vec<String>,
     client: GuardedClient,
+    /// As many as may have a request in memory at once.
+    requests: Semaphore,
+    tunnels: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Broker {
@@ -195,7 +198,15 @@ impl BrokerBuilder {
         let mut hosts = self.allow;
         hosts.extend(self.rules.iter().map(|rule| rule.host.clone()));
         let client = self.client.allowed_hosts(hosts.clone()).build()?;
-        Ok(Broker { inner: Arc::new(Inner { rules: self.rules, hosts, client }) })
+        Ok(Broker {
+            inner: Arc::new(Inner {
+                rules: self.rules,
+                hosts,
+                client,
+                requests: Semaphore::new(serve::REQUESTS),
+                tunnels: Arc::new(Semaphore::new(serve::TUNNELS)),
+            }),
+        })
     }
 }
 

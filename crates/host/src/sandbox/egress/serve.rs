@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use url::Url;
 
 use super::Inner;
@@ -24,7 +24,11 @@ const HEAD: Duration = Duration::from_secs(30);
 /// How long a place has to accept a tunnel.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How much of a request's body is taken in before it is passed on.
-const BODY: usize = 64 << 20;
+const BODY: usize = 32 << 20;
+/// How many connections, and how many requests with a body in memory, there are at once; more have to wait. A tunnel too many is refused.
+const CONNECTIONS: usize = 256;
+pub(super) const TUNNELS: usize = 256;
+pub(super) const REQUESTS: usize = 16;
 
 /// What stands between one client and this proxy, or is set anew for the way on.
 const OF_THE_CONNECTION: &[&str] = &[
@@ -47,13 +51,24 @@ type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 /// Accepts connections until `closed` is.
 pub(super) async fn accept(listener: TcpListener, broker: Arc<Inner>, closed: watch::Receiver<()>) {
     let mut over = closed.clone();
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        let stream = tokio::select! {
+        let next = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, stream) = tokio::select! {
             _ = over.changed() => return,
-            accepted = listener.accept() => accepted,
+            next = next => next,
         };
         match stream {
-            Ok((stream, _)) => until(closed.clone(), connection(stream, Arc::clone(&broker), closed.clone())),
+            Ok((stream, _)) => {
+                let served = connection(stream, Arc::clone(&broker), closed.clone());
+                until(closed.clone(), async move {
+                    served.await;
+                    drop(place);
+                });
+            }
             // Too many open files, say: a short rest, or this turns into a busy loop.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
@@ -113,6 +128,9 @@ async fn tunnel(request: Request<Incoming>, broker: &Inner, closed: watch::Recei
     let Some(place) = request.uri().authority().filter(|place| place.port().is_some()) else {
         return say(StatusCode::BAD_REQUEST, "a tunnel is asked for by host and port");
     };
+    let Ok(kept) = Arc::clone(&broker.tunnels).try_acquire_owned() else {
+        return say(StatusCode::SERVICE_UNAVAILABLE, "there are too many tunnels; close one first");
+    };
     let addresses = match broker.client.resolve(&format!("https://{place}/")).await {
         Ok(addresses) => addresses,
         Err(error) => return refuse(&error),
@@ -131,6 +149,7 @@ async fn tunnel(request: Request<Incoming>, broker: &Inner, closed: watch::Recei
         if let Ok(here) = hyper::upgrade::on(request).await {
             let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(here), &mut there).await;
         }
+        drop(kept);
     });
     say(StatusCode::OK, "")
 }
@@ -141,6 +160,9 @@ async fn forward(request: Request<Incoming>, url: Url, broker: &Inner) -> Answer
     if let Err(error) = broker.client.check(url.as_str()) {
         return refuse(&error);
     }
+    let Ok(_place) = broker.requests.acquire().await else {
+        return say(StatusCode::SERVICE_UNAVAILABLE, "the broker is closed");
+    };
     let (head, body) = request.into_parts();
     let body = match Limited::new(body, BODY).collect().await {
         Ok(body) => body.to_bytes(),

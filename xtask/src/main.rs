@@ -29,6 +29,8 @@ cargo xtask <chore>
                                     run the simulator
   fuzz command [--seconds N] [--seed S]
                                     give the parser of shell commands random texts
+  fuzz paths [--seconds N] [--seed S]
+                                    give the tools on files random trees of links and random paths
   fuzz address [--seconds N] [--seed S]
                                     compare which addresses are refused with the registries of special-purpose addresses";
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `chat` (default) | models behind an OpenAI-compatible chat endpoint, as `provider/model` |
 //! | `tools` (default) | the built-in tools, [`builtin`] |
+//! | `workspace` | the files of a folder among the built-in tools: `builtin::workspace`, and what reaches them: `files` |
 //! | `shell` | a shell among the built-in tools: [`builtin::shell`] |
 //! | `patch` | checks of patches: [`builtin::patch`] |
 //! | `sandbox` | confined programs: [`sandbox`] |
@@ -48,8 +49,8 @@ pub use toolwright_tool::macro_support::serde_json::json;
 pub use toolwright_tool::{
     Approval, ApprovalOutcome, ApprovalRequest, Args, CallId, Content, Ctx, DefinitionError, Env, EnvSource, FileEntry, FileKind,
     FileOptions, FileStats, Files, FromCall, GrepHit, Identity, IntoToolResult, Keep, KeepLimits, NeedsApproval, Principal, PrincipalKind,
-    Progress, ProgressSender, Requirements, Running, State, StateMap, ThreadFiles, ThreadValues, Tool, ToolArg, ToolBody, ToolBuilder,
-    ToolContext, ToolDef, ToolError, Values, args, schema_of, tool, tools,
+    PrivateSource, Progress, ProgressSender, Requirements, Running, State, StateMap, ThreadFiles, ThreadValues, Tool, ToolArg, ToolBody,
+    ToolBuilder, ToolContext, ToolDef, ToolError, Values, args, schema_of, tool, tools,
 };
 
 /// The wires to models.
@@ -98,6 +99,16 @@ pub mod net {
 /// The built-in tools.
 #[cfg(feature = "tools")]
 pub use toolwright_tools as builtin;
+
+/// The files below one folder, reached so that nothing outside can be: for tools of one's own.
+///
+/// The guide `docs/workspace.md` says what holds for them, and shows the tools over them.
+#[cfg(all(unix, feature = "workspace"))]
+pub mod files {
+    pub use toolwright_host::files::{
+        Content, Entry, Expected, FileError, FileKind, FileStat, Folder, Resolve, Root, RootError, RootedPath, Staged, Stamp,
+    };
+}
 
 /// Programs that run for a model: how they are started, and what becomes of them.
 ///

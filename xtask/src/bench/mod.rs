@@ -13,6 +13,7 @@ mod policy;
 mod redact;
 #[cfg(target_os = "linux")]
 mod shell;
+mod search;
 
 use std::process::ExitCode;
 
@@ -80,6 +81,8 @@ const FIGURES: &[Figure] = &[
     Figure { name: "decided.open", unit: "ms", limit: Limit::AtMost(50.0), measure: decided::decided },
     #[cfg(target_os = "linux")]
     Figure { name: "shell", unit: "ms", limit: Limit::AtMost(2.0), measure: shell::sandboxed },
+    Figure { name: "grep", unit: "x", limit: Limit::AtMost(1.3), measure: search::search },
+    Figure { name: "glob", unit: "x", limit: Limit::AtMost(1.3), measure: search::search },
     Figure { name: "cold.version", unit: "ms", limit: Limit::AtMost(10.0), measure: cold::version },
     Figure { name: "cold.binary", unit: "MB", limit: Limit::AtMost(30.0), measure: cold::binary },
     Figure { name: "local.turn", unit: "ms", limit: Limit::AtMost(800.0), measure: local::measured },

@@ -3,6 +3,8 @@
 mod address;
 mod command;
 mod grammar;
+#[cfg(unix)]
+mod paths;
 mod shells;
 
 use std::process::ExitCode;
@@ -28,7 +30,9 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     match target {
         Some("address") => address::fuzz(Duration::from_secs(seconds), seed),
         Some("command") => Ok(command::fuzz(Duration::from_secs(seconds), seed)),
-        Some(other) => Err(usage(&format!("there is nothing to fuzz called `{other}`; there are `address` and `command`"))),
-        None => Err(usage("say what to fuzz: `address` or `command`")),
+        #[cfg(unix)]
+        Some("paths") => paths::fuzz(Duration::from_secs(seconds), seed),
+        Some(other) => Err(usage(&format!("there is nothing to fuzz called `{other}`; there are `address`, `command` and `paths`"))),
+        None => Err(usage("say what to fuzz: `address`, `command` or `paths`")),
     }
 }

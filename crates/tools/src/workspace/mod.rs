@@ -297,7 +297,10 @@ impl Workspace {
         let needs = self.options.approvals.get(&tool).cloned();
         let needs = needs.unwrap_or(if reads { NeedsApproval::Never } else { NeedsApproval::Always });
         // Room for the marks that say what was left out.
-        let defined = Tool::new(tool.name(), description).annotations(hints).approval(needs).result_limit(self.options.max_output + 1_000);
+        let defined = Tool::new(tool.name(), description)
+            .annotations(hints)
+            .approval(needs)
+            .result_limit(self.options.max_output.saturating_add(1_000));
         if reads {
             return defined;
         }

@@ -72,7 +72,7 @@ async fn an_edit_keeps_all_else() {
     }
 }
 
-// rule: sdk-tools 25.7
+// rule: sdk-tools 25.7/4
 // case: field-reports 113
 #[tokio::test]
 async fn an_edit_that_does_not_fit_changes_nothing() {

@@ -79,14 +79,20 @@ async fn a_large_file_is_read_in_pages() {
     assert!(desk.refuses(ReadFile, json!({ "path": "min.js" })).await.starts_with("min.js has 6006 bytes, and at most 5000 are taken"));
 }
 
+// rule: sdk-tools 25.7/3
 #[tokio::test]
-async fn what_is_no_text_is_told() {
+async fn what_can_t_be_read_is_told() {
     let desk = Desk::with([("logo.png", &b"\x89PNG\r\n\x1a\n\0\0"[..]), ("zero", b"a\0b"), ("latin.txt", b"caf\xe9 cr\xe8me\n")]);
     let error = desk.refuses(ReadFile, json!({ "path": "logo.png" })).await;
     assert_eq!(error, "logo.png is no text, but 10 bytes, image/png; use a tool for such files");
     assert!(desk.refuses(ReadFile, json!({ "path": "zero" })).await.contains("is no text"));
     assert!(desk.refuses(EditFile, json!({ "path": "zero", "old_string": "a", "new_string": "b" })).await.contains("is no text"));
     assert_eq!(desk.says(ReadFile, json!({ "path": "latin.txt" })).await, "     1\tcafé crème");
+    desk.put("folder/x", "");
+    assert_eq!(desk.refuses(ReadFile, json!({ "path": "folder" })).await, "folder is a folder; name a file in it");
+    assert_eq!(desk.refuses(ReadFile, json!({ "path": "none" })).await, "there is no none; list its folder to see what is there");
+    let desk = desk.changed(|workspace| workspace.max_file_bytes(5));
+    assert!(desk.refuses(ReadFile, json!({ "path": "latin.txt" })).await.contains("has 12 bytes, and at most 5 are taken"));
 }
 
 #[tokio::test]
@@ -158,7 +164,7 @@ fn nothing_happened(desk: &Desk) {
 
 // rule: sdk-tools 25.3/1
 // rule: sdk-tools 25.3/5
-// rule: sdk-tools 25.7
+// rule: sdk-tools 25.7/1
 // case: field-reports 106
 #[tokio::test]
 async fn no_path_leads_out() {
@@ -196,6 +202,7 @@ async fn no_path_leads_out() {
 
 // rule: sdk-tools 25.3/3
 // rule: sdk-tools 25.3/4
+// rule: sdk-tools 25.7/2
 // case: field-reports 107
 #[tokio::test]
 async fn no_link_leads_out() {

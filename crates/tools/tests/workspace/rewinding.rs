@@ -64,7 +64,6 @@ async fn what_changed_is_listed_by_turn() {
 
 // rule: sdk-tools 25.6/4
 // rule: sdk-tools 25.6/6
-// rule: sdk-tools 25.7
 #[tokio::test]
 async fn files_go_back_to_before_a_turn() {
     let desk = three_turns().await;

@@ -40,7 +40,7 @@ async fn files_are_found_by_their_paths() {
     }
 }
 
-// rule: sdk-tools 25.7
+// rule: sdk-tools 25.7/5
 #[tokio::test]
 async fn lines_are_found_by_what_they_say() {
     let desk = Desk::with([
@@ -66,6 +66,20 @@ async fn lines_are_found_by_what_they_say() {
     }
     assert!(desk.refuses(Grep, json!({ "pattern": "a", "path": "bin" })).await.contains("is no text"));
     assert!(desk.refuses(Grep, json!({ "pattern": "a", "glob": "[" })).await.contains("is not valid"));
+}
+
+// rule: sdk-tools 36/16
+#[tokio::test]
+async fn an_expression_takes_time_in_proportion_to_the_text() {
+    // A backtracking engine would need longer than anybody lives.
+    let desk = Desk::with([("a", "a".repeat(500_000) + "b\n")]);
+    for pattern in ["^(a+)+$", "(a|aa)+c", "(a*)*c", "(.*a){20}c"] {
+        assert_eq!(desk.says(Grep, json!({ "pattern": pattern })).await, "[no line matches in 1 files]", "{pattern}");
+    }
+    // What such an engine alone can do is refused.
+    for pattern in [r"(a)\1", "a(?=b)", "(?<!a)b"] {
+        desk.refuses(Grep, json!({ "pattern": pattern })).await;
+    }
 }
 
 // case: field-reports 109

@@ -8,6 +8,8 @@ use anstream::ColorChoice;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use toolwright::rules::PermissionMode;
 
+use crate::toolbox::ToolSet;
+
 /// Agents whose power is their tools, from the command line.
 #[derive(Debug, Parser)]
 #[command(
@@ -118,6 +120,8 @@ pub(crate) struct AgentOptions {
     /// How many tools may run side by side [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tool_concurrency: Option<u32>,
+    #[command(flatten)]
+    pub(crate) tools: ToolOptions,
     /// Permission rules: a TOML or JSON file; given more than once, the rules of the first file are tried first
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Vec<PathBuf>,
@@ -133,6 +137,40 @@ pub(crate) struct AgentOptions {
     /// The agent may ask you questions, and waits for the answers
     #[arg(long)]
     pub(crate) questions: bool,
+}
+
+/// Which tools the agent has.
+#[derive(Debug, Args)]
+pub(crate) struct ToolOptions {
+    /// The sets of tools the agent has, with commas between [default: dates,todo,web,files; with the local model dates,todo]
+    #[arg(long, value_name = "SETS", value_enum, value_delimiter = ',')]
+    pub(crate) tools: Option<Vec<ToolSet>>,
+    /// Sets of tools besides those
+    #[arg(long, value_name = "SETS", value_enum, value_delimiter = ',', hide_possible_values = true)]
+    pub(crate) with: Vec<ToolSet>,
+    #[command(flatten)]
+    pub(crate) places: PlaceOptions,
+}
+
+/// Where tools work.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceOptions {
+    /// The folder that file tools and the shell work in [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// The shell's commands run outside the sandbox: they can do what you can
+    #[arg(long)]
+    pub(crate) no_sandbox: bool,
+    /// Reach hosts elsewhere, by the lines `host[:port] address:port` of a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) net_map: Option<PathBuf>,
+}
+
+impl PlaceOptions {
+    /// For looking at tools that are not called: nothing is confined for them.
+    pub(crate) fn anywhere() -> Self {
+        Self { workspace: None, no_sandbox: true, net_map: None }
+    }
 }
 
 /// A permission mode, as it is written on the command line.
@@ -243,6 +281,8 @@ pub(crate) struct CallOptions {
     /// Approve the call if it asks for a decision
     #[arg(long)]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) places: PlaceOptions,
 }
 
 #[derive(Debug, Args)]

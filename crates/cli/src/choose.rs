@@ -11,6 +11,7 @@ use crate::local;
 use crate::problem::Problem;
 use crate::rules;
 use crate::terminal::{DIM, Terminal};
+use crate::toolbox::Toolbox;
 
 /// A model, and how it came to be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl Choice {
     }
 }
 
-/// The agent of `run`, `chat` and `threads resume`: the built-in tools, which touch nothing outside this program.
+/// The agent of `run`, `chat` and `threads resume`, with the sets of tools that were asked for.
 pub(crate) async fn agent(
     options: &AgentOptions,
     choice: &Choice,
@@ -49,7 +50,8 @@ pub(crate) async fn agent(
     terminal: &mut Terminal,
     interrupts: &mut Interrupts,
 ) -> Result<Agent, Problem> {
-    let mut builder = Agent::builder().name("toolwright").tools(toolwright::builtin::builtin());
+    let tools = Toolbox::open(&options.tools.places, terminal)?.chosen(&options.tools, choice)?;
+    let mut builder = Agent::builder().name("toolwright").tools(tools);
     if let Some(store) = store {
         builder = builder.store(store);
     }

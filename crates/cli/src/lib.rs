@@ -26,6 +26,7 @@ mod show;
 mod talk;
 mod terminal;
 mod threads;
+mod toolbox;
 mod tools;
 mod usage;
 

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use serde_json::{Map, Value, json};
 use toolwright::{Agent, Outcome, Tool, ToolSpec};
 
-use crate::args::{CallOptions, Json, LintOptions, ShowOptions};
+use crate::args::{CallOptions, Json, LintOptions, PlaceOptions, ShowOptions};
 use crate::exit::Exit;
 use crate::follow::{Answers, Session};
 use crate::interrupt::Interrupts;
@@ -15,36 +15,73 @@ use crate::problem::Problem;
 use crate::run::input;
 use crate::show::Show;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WARN, plain};
+use crate::toolbox::{ToolSet, Toolbox};
 
-/// An agent without a model: it calls tools and is never asked to speak.
-fn bare() -> Result<Agent, Problem> {
-    Ok(Agent::builder().name("toolwright").tools(toolwright::builtin::builtin()).build_without_model()?)
+/// Every tool there is, in its sets.
+struct Shelf(Vec<(ToolSet, Vec<Tool>)>);
+
+impl Shelf {
+    fn of(places: &PlaceOptions, terminal: &mut Terminal) -> Result<Self, Problem> {
+        let toolbox = Toolbox::open(places, terminal)?;
+        ToolSet::ALL.into_iter().map(|set| Ok((set, toolbox.of(set)?))).collect::<Result<_, Problem>>().map(Self)
+    }
+
+    /// Each tool once, with the first set it is in.
+    fn tools(&self) -> Vec<(ToolSet, &Tool)> {
+        let mut all: Vec<(ToolSet, &Tool)> = Vec::new();
+        for (set, tools) in &self.0 {
+            for tool in tools {
+                if all.iter().all(|(_, other)| other.name() != tool.name()) {
+                    all.push((*set, tool));
+                }
+            }
+        }
+        all
+    }
+
+    fn named(&self, name: &str) -> Result<(ToolSet, &Tool), Problem> {
+        let all = self.tools();
+        if let Some(found) = all.iter().find(|(_, tool)| tool.name().as_str() == name) {
+            return Ok(*found);
+        }
+        let problem = Problem::new(Exit::Usage, "TOOLWRIGHT_TOOL_NOT_FOUND", format!("no tool is called `{name}`"));
+        let likeness = |other: &str| strsim::normalized_levenshtein(name, other);
+        let close = all.iter().map(|(_, tool)| tool.name().as_str()).max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+        Err(match close.filter(|close| likeness(close) > 0.5) {
+            Some(close) => problem.hint(format!("did you mean `{close}`?")),
+            None => problem.hint("list them with `toolwright tools list`"),
+        })
+    }
 }
 
 pub(crate) fn list(options: Json, terminal: &mut Terminal) -> Result<Exit, Problem> {
-    let tools = toolwright::builtin::builtin();
+    let shelf = Shelf::of(&PlaceOptions::anywhere(), terminal)?;
+    let tools = shelf.tools();
     if options.json {
-        let all: Vec<Value> = tools.iter().map(|tool| described(tool.spec())).collect();
+        let all = tools.iter().map(|(set, tool)| described(tool.spec(), *set)).collect::<Vec<Value>>();
         writeln!(terminal.out(), "{}", Value::from(all))?;
         return Ok(Exit::Done);
     }
-    for line in lines(tools.iter()) {
-        writeln!(terminal.out(), "{line}")?;
+    let widest = tools.iter().map(|(_, tool)| tool.name().as_str().len()).max().unwrap_or_default();
+    for (set, tool) in tools {
+        writeln!(terminal.out(), "{DIM}{:<7}{DIM:#} {}", set.name(), line(tool, widest))?;
     }
     Ok(Exit::Done)
 }
 
 /// Tools, one a line: name, first line of the description, what they promise.
 pub(crate) fn lines<'t>(tools: impl Iterator<Item = &'t Tool>) -> Vec<String> {
-    tools
-        .map(|tool| {
-            let spec = tool.spec();
-            let first = spec.description.lines().next().unwrap_or_default();
-            let hints = hints(spec);
-            let hints = if hints.is_empty() { String::new() } else { format!(" {DIM}({}){DIM:#}", hints.join(", ")) };
-            format!("{BOLD}{:<14}{BOLD:#} {}{hints}", spec.name.as_str(), plain(first))
-        })
-        .collect()
+    let tools: Vec<&Tool> = tools.collect();
+    let widest = tools.iter().map(|tool| tool.name().as_str().len()).max().unwrap_or_default();
+    tools.into_iter().map(|tool| line(tool, widest)).collect()
+}
+
+fn line(tool: &Tool, widest: usize) -> String {
+    let spec = tool.spec();
+    let first = spec.description.lines().next().unwrap_or_default();
+    let hints = hints(spec);
+    let hints = if hints.is_empty() { String::new() } else { format!(" {DIM}({}){DIM:#}", hints.join(", ")) };
+    format!("{BOLD}{:<widest$}{BOLD:#} {}{hints}", spec.name.as_str(), plain(first))
 }
 
 /// What a tool promises, in words.
@@ -60,8 +97,9 @@ fn hints(spec: &ToolSpec) -> Vec<&'static str> {
     words.into_iter().filter_map(|(holds, word)| holds.then_some(word)).collect()
 }
 
-fn described(spec: &ToolSpec) -> Value {
+fn described(spec: &ToolSpec, set: ToolSet) -> Value {
     let mut map = Map::new();
+    map.insert("set".to_owned(), json!(set.name()));
     map.insert("name".to_owned(), json!(spec.name));
     map.insert("description".to_owned(), json!(spec.description));
     map.insert("annotations".to_owned(), json!(spec.annotations));
@@ -74,10 +112,11 @@ fn described(spec: &ToolSpec) -> Value {
 }
 
 pub(crate) fn show(options: &ShowOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
-    let agent = bare()?;
-    let spec = named(&agent, &options.name)?.spec();
+    let shelf = Shelf::of(&PlaceOptions::anywhere(), terminal)?;
+    let (set, tool) = shelf.named(&options.name)?;
+    let spec = tool.spec();
     if options.json.json {
-        writeln!(terminal.out(), "{}", described(spec))?;
+        writeln!(terminal.out(), "{}", described(spec, set))?;
         return Ok(Exit::Done);
     }
     let out = terminal.out();
@@ -98,6 +137,7 @@ pub(crate) fn show(options: &ShowOptions, terminal: &mut Terminal) -> Result<Exi
     if !spec.repair {
         options.push(("repair", "off".to_owned()));
     }
+    options.push(("set", set.name().to_owned()));
     options.push(("from", spec.origin.to_string()));
     options.push(("cost", format!("about {} tokens in each request (an estimate)", tokens(&Definition::of(spec)))));
     for (name, value) in options {
@@ -114,8 +154,12 @@ pub(crate) fn show(options: &ShowOptions, terminal: &mut Terminal) -> Result<Exi
 }
 
 pub(crate) async fn call(options: CallOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
-    let agent = bare()?;
-    let name = named(&agent, &options.name)?.name().clone();
+    let shelf = Shelf::of(&PlaceOptions::anywhere(), terminal)?;
+    let (set, tool) = shelf.named(&options.name)?;
+    let name = tool.name().clone();
+    // What it works in and with is made for its set alone. Without a model: the agent calls it and is never asked to speak.
+    let tools = Toolbox::open(&options.places, terminal)?.of(set)?;
+    let agent = Agent::builder().name("toolwright").tools(tools).build_without_model()?;
     let arguments = if options.arguments == "-" { input("the arguments")? } else { options.arguments };
     let mut session = Session {
         thread: agent.new_thread(),
@@ -141,20 +185,12 @@ pub(crate) async fn call(options: CallOptions, terminal: &mut Terminal) -> Resul
     }
 }
 
-fn named<'a>(agent: &'a Agent, name: &str) -> Result<&'a Tool, Problem> {
-    agent.tools().get(name).ok_or_else(|| {
-        let problem = Problem::new(Exit::Usage, "TOOLWRIGHT_TOOL_NOT_FOUND", format!("no tool is called `{name}`"));
-        let close = agent.tools().closest(name, 1).into_iter().find(|other| strsim::normalized_levenshtein(name, other.as_str()) > 0.5);
-        match close {
-            Some(close) => problem.hint(format!("did you mean `{close}`?")),
-            None => problem.hint("list them with `toolwright tools list`"),
-        }
-    })
-}
-
 pub(crate) fn lint(options: &LintOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
     let definitions = match &options.tools {
-        None => toolwright::builtin::builtin().iter().map(|tool| Definition::of(tool.spec())).collect(),
+        None => {
+            let shelf = Shelf::of(&PlaceOptions::anywhere(), terminal)?;
+            shelf.tools().into_iter().map(|(_, tool)| Definition::of(tool.spec())).collect()
+        }
         Some(path) => {
             let name = path.display();
             let text = if path.as_os_str() == "-" {

@@ -107,7 +107,7 @@ fn closest(written: &str, names: &[String]) -> Option<String> {
 }
 
 /// The most values of an option that are listed.
-const MOST_VALUES: usize = 8;
+const MOST_VALUES: usize = 12;
 
 fn words(value: &ContextValue) -> String {
     up_to(value, 3)

@@ -11,9 +11,9 @@ pub(crate) mod local;
 mod loops;
 mod policy;
 mod redact;
+mod search;
 #[cfg(target_os = "linux")]
 mod shell;
-mod search;
 
 use std::process::ExitCode;
 

@@ -12,5 +12,6 @@ mod rules;
 mod run;
 mod support;
 mod threads;
+mod toolbox;
 mod tools;
 mod usage;

@@ -19,7 +19,7 @@ fn text_goes_to_output_and_tools_are_shown_beside_it() {
     assert_eq!(lines.len(), 2);
     let asked = server.request();
     assert_eq!(asked["messages"], json!([{ "role": "system", "content": "Be brief." }, { "role": "user", "content": "What day?" }]));
-    assert_eq!(asked["tools"].as_array().unwrap().len(), 4);
+    assert_eq!(asked["tools"].as_array().unwrap().len(), 10);
 }
 
 #[test]

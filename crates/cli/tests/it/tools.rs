@@ -11,8 +11,12 @@ fn parsed(text: &str) -> Value {
 fn tools_are_listed_with_what_they_promise() {
     let ended = Home::new().run(&["tools", "list"]);
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
-    let names: Vec<&str> = ended.out.lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(names, ["current_date", "day_name", "todo_write", "todo_read"]);
+    let names: Vec<Vec<&str>> = ended.out.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+    let first = [["dates", "current_date"], ["dates", "day_name"], ["todo", "todo_write"], ["todo", "todo_read"], ["web", "web_fetch"]];
+    assert_eq!(names[..5], first);
+    for set in ["files", "edit", "http", "shell", "github", "slack"] {
+        assert!(names.iter().any(|name| name[0] == set), "{set}: {}", ended.out);
+    }
     assert!(ended.out.contains("(read-only)"));
 
     let listed = parsed(&Home::new().run(&["tools", "list", "--json"]).out);

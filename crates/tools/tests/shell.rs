@@ -120,6 +120,7 @@ async fn it_begins_in_its_folder_and_has_few_variables() {
 }
 
 // rule: sdk-tools 25.2/1
+// rule: sdk-tools 25.7/6
 #[tokio::test]
 async fn what_is_refused_is_refused_before_anybody_is_asked_and_after() {
     let bench = Bench::with(|shell| shell.allow(["echo", "git log"]).deny(["git push"]));
@@ -157,6 +158,7 @@ async fn at_its_deadline_it_ends_with_what_it_has_said() {
     assert_eq!(bench.alive(), [0; 0]);
 }
 
+// rule: sdk-tools 25.7/7
 #[tokio::test]
 async fn more_time_than_there_is_is_lowered() {
     let bench = Bench::with(|shell| shell.max_timeout(Duration::from_millis(200)));

@@ -71,6 +71,22 @@ fn a_result_that_a_webhook_posts_twice_counts_once() {
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
 
+#[cfg(unix)]
+#[test]
+fn edits_of_a_thread_are_taken_back() {
+    let said = printed(&mut Command::new(env!("CARGO_BIN_EXE_edited_and_taken_back")));
+    let expected = [
+        "The plan begins on Tuesday.",
+        r#"the file: "We begin on Tuesday.\r\n""#,
+        "Somebody changed the plan; I leave it to you.",
+        r#"the file: "We begin on Tuesday, at nine.\r\n""#,
+        r#"restored [], left ["plan.md"]"#,
+        r#"restored ["plan.md"], left []"#,
+        r#"the file: "We begin on Monday.\r\n""#,
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn two_workers_share_the_threads_of_a_file() {
     let said = printed(&mut shared_threads());

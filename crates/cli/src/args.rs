@@ -355,6 +355,18 @@ Examples:
   toolwright threads export trip | head -n 1"
     )]
     Export(ExportOptions),
+    /// Take back what a thread changed in the files of its workspace
+    #[cfg(unix)]
+    #[command(
+        after_long_help = "Without --turn it lists the turns in which files were changed; a turn is a message of yours, counted from 0. Files go back to what \
+they were before that turn, those that were new are deleted, and what somebody else has changed since is left. The conversation stays as it is.
+
+Examples:
+  toolwright threads rewind trip
+  toolwright threads rewind trip --turn 2 --dry-run
+  toolwright threads rewind trip --turn 2 --workspace ../project"
+    )]
+    Rewind(RewindOptions),
     /// Delete a thread with everything it has, or those that have been finished for long
     #[command(
         after_long_help = "Asks on a terminal; without one --yes is needed. With --finished-before, threads that wait for a decision, that are being \
@@ -485,6 +497,30 @@ pub(crate) struct ExportOptions {
     /// The file to write, in place of standard output; it is there once it is whole
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+#[cfg(unix)]
+#[derive(Debug, Args)]
+pub(crate) struct RewindOptions {
+    /// The thread
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The turn, from 0, before which the files shall be as they were
+    #[arg(long, value_name = "N")]
+    pub(crate) turn: Option<u32>,
+    /// The folder that the thread worked in
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) workspace: PathBuf,
+    /// Only say what would be done
+    #[arg(long, requires = "turn")]
+    pub(crate) dry_run: bool,
+    /// Take back also what somebody else has changed since
+    #[arg(long, requires = "turn")]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) json: Json,
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }

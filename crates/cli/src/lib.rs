@@ -83,6 +83,8 @@ async fn of_threads(command: ThreadsCommand, terminal: &mut Terminal) -> Result<
         ThreadsCommand::Fork(options) => threads::fork(options, terminal).await,
         ThreadsCommand::Compare(options) => threads::compare(&options, terminal).await,
         ThreadsCommand::Export(options) => threads::export(&options, terminal).await,
+        #[cfg(unix)]
+        ThreadsCommand::Rewind(options) => threads::rewind(&options, terminal).await,
         ThreadsCommand::Delete(options) => threads::delete(&options, terminal).await,
     }
 }

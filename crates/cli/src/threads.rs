@@ -6,6 +6,8 @@ mod events;
 mod export;
 mod go_on;
 mod list;
+#[cfg(unix)]
+mod rewind;
 mod show;
 
 use std::sync::Arc;
@@ -19,6 +21,8 @@ pub(crate) use events::events;
 pub(crate) use export::export;
 pub(crate) use go_on::{fork, resume};
 pub(crate) use list::list;
+#[cfg(unix)]
+pub(crate) use rewind::rewind;
 pub(crate) use show::show;
 
 use crate::args::StoreOptions;

@@ -8,6 +8,7 @@ mod env;
 #[cfg(feature = "local")]
 mod local;
 mod reference;
+mod rewind;
 mod rules;
 mod run;
 mod support;

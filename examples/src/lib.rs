@@ -47,6 +47,7 @@ mod shell_guide {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/web.md")]
 mod web_guide {}
+
 /// The code of the guide to workspaces compiles.
 #[cfg(all(doctest, unix))]
 #[doc = include_str!("../../docs/workspace.md")]

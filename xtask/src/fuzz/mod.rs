@@ -31,7 +31,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         Some("address") => address::fuzz(Duration::from_secs(seconds), seed),
         Some("command") => Ok(command::fuzz(Duration::from_secs(seconds), seed)),
         #[cfg(unix)]
-        Some("paths") => paths::fuzz(Duration::from_secs(seconds), seed),
+        Some("paths") => Ok(paths::fuzz(Duration::from_secs(seconds), seed)),
         Some(other) => Err(usage(&format!("there is nothing to fuzz called `{other}`; there are `address`, `command` and `paths`"))),
         None => Err(usage("say what to fuzz: `address`, `command` or `paths`")),
     }

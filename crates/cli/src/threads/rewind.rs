@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::terminal::{DIM, Terminal, one_line};
 
 pub(crate) async fn rewind(options: &RewindOptions, terminal: &mut Terminal) -> Result<Exit, Problem> {
-    let workspace = Workspace::at(&options.workspace).map_err(|error| said(|sentence| Problem::usage(sentence), &error.to_string()))?;
+    let workspace = Workspace::at(&options.workspace).map_err(|error| said(Problem::usage, &error.to_string()))?;
     let (looked, thread, info) = Looked::thread(&options.store, &options.id).await?;
     let values = thread.values().map_err(|error| looked.problem(error))?;
     let files = thread.files().map_err(|error| looked.problem(error))?;

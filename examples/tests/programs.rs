@@ -6,6 +6,8 @@
 #[path = "../../crates/store/tests/support/server.rs"]
 mod server;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::Command;
 
 /// What a program printed, once it ended well.
@@ -99,4 +101,56 @@ fn two_workers_share_the_threads_of_a_server() {
     let Some(server) = server::Server::shared() else { return };
     let said = printed(shared_threads().env("TOOLWRIGHT_STORE", server.url()));
     assert!(!said.contains("no server is named") && said.contains("\n8 calls of 8 threads: "), "{said}");
+}
+
+fn triage() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_triage"));
+    for name in ["GITHUB_TOKEN", "GITHUB_API_URL", "GITHUB_REPOSITORY"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[test]
+fn without_a_token_nothing_is_triaged() {
+    assert_eq!(
+        printed(&mut triage()),
+        "GITHUB_TOKEN and GITHUB_REPOSITORY (such as `acme/shop`) are not set, so there is nothing to show\n"
+    );
+}
+
+#[test]
+fn an_issue_is_labelled_once_somebody_approves() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let api = format!("http://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        for body in [r#"{"number":1,"title":"Login fails","state":"open","comments":0}"#, r#"[{"name":"bug"}]"#] {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            let mut piece = [0; 4096];
+            // A head, and for the second request its body, which is the last thing that comes.
+            while !request.ends_with(b"\r\n\r\n") && !request.ends_with(b"}") {
+                let read = socket.read(&mut piece).unwrap();
+                request.extend(piece.iter().take(read));
+            }
+            asked.push(String::from_utf8(request).unwrap());
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+            socket.write_all(head.as_bytes()).unwrap();
+        }
+        asked
+    });
+    let said = printed(
+        triage().arg("approve").env("GITHUB_TOKEN", "tok-0123456789").env("GITHUB_API_URL", api).env("GITHUB_REPOSITORY", "acme/shop"),
+    );
+    let asked = server.join().unwrap();
+    assert!(asked.iter().all(|request| request.contains("authorization: Bearer tok-0123456789\r\n")), "{asked:?}");
+    let lines: Vec<&str> = asked.iter().filter_map(|request| request.lines().next()).collect();
+    assert_eq!(lines, ["GET /repos/acme/shop/issues/1 HTTP/1.1", "POST /repos/acme/shop/issues/1/labels HTTP/1.1"]);
+    let expected = [
+        r#"label_github_issue wants to run with {"owner":"acme","repo":"shop","number":1,"labels":["bug"]}"#,
+        "  somebody approves",
+        "Issue 1 is a bug, and labelled as one.",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }

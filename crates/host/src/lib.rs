@@ -3,6 +3,8 @@
 
 #[cfg(unix)]
 pub mod files;
+#[cfg(feature = "mail")]
+pub mod mail;
 pub mod net;
 pub mod process;
 pub mod sandbox;

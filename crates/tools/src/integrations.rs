@@ -10,6 +10,8 @@
 //!   Where nobody knows whether it was done, the failure says so.
 
 mod credential;
+#[cfg(feature = "email")]
+mod email;
 #[cfg(feature = "github")]
 mod github;
 #[cfg(feature = "_http")]
@@ -26,13 +28,14 @@ mod refused;
 #[cfg(feature = "_http")]
 #[cfg_attr(not(all(feature = "github", feature = "jira", feature = "slack")), allow(dead_code, reason = "no service uses all of it"))]
 mod set;
-#[cfg(feature = "_http")]
 #[cfg_attr(not(all(feature = "github", feature = "jira", feature = "slack")), allow(dead_code, reason = "no service uses all of it"))]
 mod shape;
 #[cfg(feature = "slack")]
 mod slack;
 
 pub use credential::Credential;
+#[cfg(feature = "email")]
+pub use email::{Email, Security};
 #[cfg(feature = "github")]
 pub use github::GitHub;
 #[cfg(feature = "jira")]

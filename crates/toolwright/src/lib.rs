@@ -11,7 +11,7 @@
 //! | `shell` | a shell among the built-in tools: [`builtin::shell`] |
 //! | `patch` | checks of patches: [`builtin::patch`] |
 //! | `sandbox` | confined programs: [`sandbox`] |
-//! | `github`, `jira`, `slack` | tools of these services: `builtin::integrations` |
+//! | `github`, `jira`, `slack`, `email` | tools of these services: `builtin::integrations` |
 //! | `web` | `web_fetch` and `http_request` among the built-in tools, and the guarded HTTP client: [`net`] |
 //! | `local` | the embedded model, as `local` |
 //! | `sqlite` | threads in a file: [`store`] |

@@ -18,6 +18,7 @@ impl EnvSource for Variables {
     }
 }
 
+#[cfg(feature = "_http")]
 pub(crate) fn tool(tools: &[Tool], name: &str) -> Tool {
     tools.iter().find(|tool| tool.name().as_str() == name).unwrap_or_else(|| panic!("no tool {name}")).clone()
 }
@@ -48,6 +49,7 @@ pub(crate) async fn begin(tool: &Tool, parts: ContextParts) -> Result<Value, Too
 }
 
 /// Calls a tool with the token in this variable.
+#[cfg(feature = "_http")]
 pub(crate) async fn call(tools: &[Tool], name: &str, args: Value, variable: &'static str) -> Result<Value, ToolError> {
     let tool = tool(tools, name);
     let parts = parts(&tool, args, &[(variable, TOKEN)]);

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "_integrations")]
 mod call;
+#[cfg(feature = "email")]
+mod email;
 #[cfg(feature = "github")]
 mod github;
 #[cfg(feature = "github")]
@@ -13,3 +15,5 @@ mod jira;
 mod server;
 #[cfg(feature = "slack")]
 mod slack;
+#[cfg(feature = "email")]
+mod smtp;

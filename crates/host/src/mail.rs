@@ -144,7 +144,11 @@ pub struct MailServer {
 
 impl fmt::Debug for MailServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MailServer").field("host", &self.host).field("port", &self.port).field("security", &self.security).finish_non_exhaustive()
+        f.debug_struct("MailServer")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("security", &self.security)
+            .finish_non_exhaustive()
     }
 }
 

@@ -205,6 +205,10 @@ impl<'a> World<'a> {
         // Whoever still hangs wakes up to find that its time is over.
         while !self.hanging.is_empty() {
             self.wake()?;
+            turns += 1;
+            if turns > MOST_TURNS {
+                return broken("runs end", format!("an owner that hung did not end within {turns} turns of the scheduler"));
+            }
         }
         self.store.audit.none_is_overdue()?;
         self.store.reminds()?;

@@ -279,6 +279,28 @@ async fn main_content_comes_when_it_is_asked_for() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pdf_is_read_by_a_program() {
+    use toolwright_host::process::Spawn;
+
+    let server = Server::start(|_| reply("200 OK\r\ncontent-type: application/pdf", "%PDF-1.7 and so on")).await;
+    let fetch = WebFetch::new().net_map(server.map(&["a.example"])).max_chars(20);
+    let url = json!({ "url": "http://a.example/" });
+    let sh = |script: &str| Some(Spawn::new("sh").arg("-c").arg(script));
+    for (reader, content, truncated) in [
+        (None, "(no text: applicatio", true),
+        (sh(r#"printf 'one\ftwo %s ' $1; head -c 4 "$0""#), "one\ntwo - %PDF", false),
+        (sh("exit 1"), "(no text: this PDF c", true),
+        (sh("head -c 1000000 /dev/zero | tr '\\0' y"), "yyyyyyyyyyyyyyyyyyyy", true),
+        (Some(Spawn::new("toolwright-no-such-program")), "(no text: this PDF c", true),
+    ] {
+        let tool = reader.into_iter().fold(fetch.clone(), WebFetch::read_pdf).tool().unwrap();
+        let page = run(&tool, url.clone()).await.unwrap();
+        assert_eq!((page["content"].as_str(), page["truncated"].as_bool()), (Some(content), Some(truncated)));
+    }
+}
+
 // rule: sdk-tools 9.1/1
 #[tokio::test]
 async fn any_request_can_be_sent() {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolwright_host::net::{GuardConfigError, GuardedClient, GuardedClientBuilder, NetMap, ReadBody};
+use toolwright_host::process::Spawn;
 use toolwright_tool::{Args, Ctx, State, StateMap, Tool, ToolDef as _, ToolError, ToolOutput, args, tool};
 
 use super::page::{Links, main_text, page_text};
-use super::{Shape, cut, unless_cancelled};
+use super::{Shape, cut, pdf, unless_cancelled};
 
 /// The tool `web_fetch`: it gets a page and gives its text.
 ///
@@ -23,6 +24,7 @@ use super::{Shape, cut, unless_cancelled};
 /// | `allow_private` | none |
 /// | `user_agent` | `toolwright-web-fetch` |
 /// | `main_content` | only when the model asks |
+/// | `read_pdf` | a PDF is not read |
 ///
 /// ```
 /// use toolwright_tools::WebFetch;
@@ -36,12 +38,13 @@ pub struct WebFetch {
     guard: GuardedClientBuilder,
     max_chars: usize,
     main_content: bool,
+    pdf: Option<Spawn>,
 }
 
 impl Default for WebFetch {
     fn default() -> Self {
         let guard = GuardedClient::builder().user_agent("toolwright-web-fetch");
-        Self { guard, max_chars: 50_000, main_content: false }
+        Self { guard, max_chars: 50_000, main_content: false, pdf: None }
     }
 }
 
@@ -113,6 +116,23 @@ impl WebFetch {
         self
     }
 
+    /// Reads PDFs with a program: it gets the path of a file and `-` as its last arguments and writes text, as `pdftotext` does. It has
+    /// 20 seconds, and may be confined with [`Spawn::sandbox`].
+    ///
+    /// ```
+    /// use toolwright_host::process::Spawn;
+    /// use toolwright_tools::WebFetch;
+    ///
+    /// let fetch = WebFetch::new().read_pdf(Spawn::new("pdftotext").arg("-q")).tool()?;
+    /// # let _ = fetch;
+    /// # Ok::<_, toolwright_host::net::GuardConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn read_pdf(mut self, reader: Spawn) -> Self {
+        self.pdf = Some(reader);
+        self
+    }
+
     /// Changes any option of the client.
     #[must_use]
     pub fn guard(mut self, change: impl FnOnce(GuardedClientBuilder) -> GuardedClientBuilder) -> Self {
@@ -122,7 +142,7 @@ impl WebFetch {
 
     /// The tool, with connections of its own. An error names an option that is not usable.
     pub fn tool(self) -> Result<Tool, GuardConfigError> {
-        let fetch = Fetch { client: self.guard.build()?, max_chars: self.max_chars, main_content: self.main_content };
+        let fetch = Fetch { client: self.guard.build()?, max_chars: self.max_chars, main_content: self.main_content, pdf: self.pdf };
         let mut state = StateMap::default();
         // The map is empty, so nothing stands in the way.
         let _ = state.insert(fetch);
@@ -136,6 +156,7 @@ struct Fetch {
     client: GuardedClient,
     max_chars: usize,
     main_content: bool,
+    pdf: Option<Spawn>,
 }
 
 impl fmt::Debug for Fetch {
@@ -167,15 +188,32 @@ impl Fetch {
         let (status, address) = (response.status, response.url.to_string());
         let content_type = response.header("content-type").unwrap_or_default().to_owned();
         // Of what is certainly no text, nothing is read.
-        let is_read = content_type.is_empty() || Shape::of(&content_type, b"") != Shape::Other;
+        let is_read = match Shape::of(&content_type, b"") {
+            Shape::Other => content_type.is_empty(),
+            Shape::Pdf => self.pdf.is_some(),
+            Shape::Html | Shape::Text => true,
+        };
         let body = if is_read { response.body.read().await? } else { ReadBody::default() };
-        let shape = if is_read { Shape::of(&content_type, &body.bytes) } else { Shape::Other };
-        let main = page.main_content.unwrap_or(self.main_content);
-        let truncated = body.truncated;
-        let (kind, base) = (content_type.clone(), address.clone());
-        // Reading a page takes its time, and what was found in it may be worse than its reader expects: both stay in that task.
-        let read = tokio::task::spawn_blocking(move || content_of(shape, &body.bytes, &kind, &base, main)).await;
-        let content = read.unwrap_or_else(|_| "(this page could not be read as text)".to_owned());
+        let mut truncated = body.truncated;
+        let content = match (Shape::of(&content_type, &body.bytes), &self.pdf) {
+            (shape @ (Shape::Html | Shape::Text), _) => {
+                let main = page.main_content.unwrap_or(self.main_content);
+                let (kind, base) = (content_type.clone(), address.clone());
+                // Reading a page takes its time, and what was found in it may be worse than its reader expects: both stay in that task.
+                let read = tokio::task::spawn_blocking(move || content_of(shape, &body.bytes, &kind, &base, main)).await;
+                read.unwrap_or_else(|_| "(no text: the page could not be read)".to_owned())
+            }
+            // Four bytes hold any character.
+            (Shape::Pdf, Some(reader)) => match pdf::text(reader, &body.bytes, self.max_chars.saturating_mul(4)).await {
+                Ok((text, cut)) => {
+                    truncated |= cut;
+                    text
+                }
+                Err(problem) => format!("(no text: this PDF could not be read: {problem})"),
+            },
+            _ if content_type.is_empty() => "(no text: the page does not say what it is)".to_owned(),
+            _ => format!("(no text: {content_type} is not shown)"),
+        };
         let (content, cut) = cut(content, self.max_chars);
         Ok(ToolOutput::json(json!({
             "url": page.url,
@@ -189,16 +227,12 @@ impl Fetch {
 }
 
 fn content_of(shape: Shape, body: &[u8], content_type: &str, address: &str, main: bool) -> String {
-    match shape {
-        Shape::Html => {
-            let html = shape.text(body, content_type);
-            let article = main.then(|| main_text_or_none(&html, address)).flatten();
-            article.unwrap_or_else(|| page_text(&html, Some(address), Links::Shown))
-        }
-        Shape::Text => shape.text(body, content_type),
-        Shape::Other if content_type.is_empty() => "(no text: the page does not say what it is)".to_owned(),
-        Shape::Other => format!("(no text: {content_type} is not shown)"),
+    let text = shape.text(body, content_type);
+    if shape != Shape::Html {
+        return text;
     }
+    let article = main.then(|| main_text_or_none(&text, address)).flatten();
+    article.unwrap_or_else(|| page_text(&text, Some(address), Links::Shown))
 }
 
 /// The main content; a page that its reader fails on has none.

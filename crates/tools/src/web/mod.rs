@@ -2,6 +2,7 @@
 
 mod fetch;
 mod page;
+mod pdf;
 mod request;
 
 pub use fetch::WebFetch;
@@ -18,6 +19,7 @@ use toolwright_tool::ToolError;
 enum Shape {
     Html,
     Text,
+    Pdf,
     Other,
 }
 
@@ -27,6 +29,7 @@ impl Shape {
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match essence.as_str() {
             "text/html" | "application/xhtml+xml" => Self::Html,
+            "application/pdf" => Self::Pdf,
             "application/json"
             | "application/xml"
             | "application/javascript"

@@ -14,6 +14,7 @@ mod redact;
 mod search;
 #[cfg(target_os = "linux")]
 mod shell;
+mod web;
 
 use std::process::ExitCode;
 
@@ -21,7 +22,7 @@ use anyhow::{Context as _, Result};
 
 use crate::usage;
 
-/// What a measurement gives: figures by name, in any order.
+/// What a measurement gives: figures by name, in any order; not a number where the data for it is not there.
 pub(crate) type Measured = Vec<(&'static str, f64)>;
 
 /// A figure and the limit it is held to.
@@ -71,6 +72,9 @@ const FIGURES: &[Figure] = &[
     Figure { name: "assemble", unit: "MB/s", limit: Limit::AtLeast(100.0), measure: assemble::recorded },
     Figure { name: "redact", unit: "MB/s", limit: Limit::AtLeast(200.0), measure: redact::throughput },
     Figure { name: "policy", unit: "µs", limit: Limit::AtMost(20.0), measure: policy::rules },
+    Figure { name: "net", unit: "µs", limit: Limit::AtMost(50.0), measure: web::guard },
+    Figure { name: "html.speed", unit: "MB/s", limit: Limit::AtLeast(20.0), measure: web::html },
+    Figure { name: "html.f1", unit: "", limit: Limit::AtLeast(0.98), measure: web::html },
     Figure { name: "parallel", unit: "ms", limit: Limit::AtMost(25.0), measure: loops::parallel },
     Figure { name: "journal.ratio", unit: "x", limit: Limit::AtLeast(0.35), measure: journal::journal },
     Figure { name: "journal.scaling", unit: "x", limit: Limit::AtLeast(5.0), measure: journal::journal },
@@ -146,6 +150,10 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
             known.extend((figure.measure)().with_context(|| format!("measuring {}", figure.name))?);
         }
         let value = of_it(&known).with_context(|| format!("measuring gave no figure `{}`", figure.name))?;
+        if value.is_nan() {
+            eprintln!("{:<28} is not measured: its data is not beside this checkout", figure.name);
+            continue;
+        }
         let holds = figure.limit.holds(value, 1.0);
         missed |= !figure.limit.holds(value, options.slack);
         if options.json {

@@ -5,11 +5,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use toolwright::builtin::patch::{CommandCheck, PatchChecks};
 use toolwright::builtin::shell::ShellTools;
 use toolwright::models::scripted::{Reply, ScriptedModel};
 use toolwright::prelude::*;
 use toolwright::process::Spawn;
-use toolwright::sandbox::{LinuxSandbox, Sandbox};
+use toolwright::rules::{allow, deny};
+use toolwright::sandbox::{LinuxSandbox, Sandbox, SandboxError};
 
 #[args]
 struct Script {
@@ -43,6 +45,57 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// What came of the calls of a model that asks for these commands, and how the run ended.
+async fn run(workspace: &Folder, commands: &[&str]) -> (Vec<String>, FinishReason) {
+    let model = commands
+        .iter()
+        .fold(ScriptedModel::new(), |model, command| model.reply(Reply::call("shell", toolwright::json!({ "command": command }))));
+    let shell = ShellTools::in_dir(&workspace.0).tools().unwrap();
+    let rules = [deny("shell").command(["rm *"]), allow("shell").command(["echo *", "cat *"])];
+    let agent = Agent::builder().model(model.reply(Reply::text("done"))).tools(shell).rules(rules).build().unwrap();
+    let reply = agent.send("Run it.").await.unwrap();
+    let texts = reply.messages.iter().flat_map(|message| message.results().map(toolwright::core::ResultItem::text).collect::<Vec<_>>());
+    (texts.collect(), reply.finish_reason)
+}
+
+#[tokio::test]
+async fn a_command_asks_unless_a_rule_knows_each_part_of_it() {
+    let workspace = Folder::new("ruled");
+    let (results, finish) = run(&workspace, &["echo a | cat", "echo a; rm file"]).await;
+    assert_eq!(finish, FinishReason::Stop, "{results:?}");
+    assert!(results[0].contains(r#""stdout":"a\n""#) && results[1].contains("denied"), "{results:?}");
+    for command in ["ls", "echo a > file", "echo $(ls)", "echo a; ls"] {
+        let (results, finish) = run(&workspace, &[command]).await;
+        assert_eq!((finish, results.len()), (FinishReason::AwaitingApproval, 0), "{command}");
+    }
+    assert_eq!(std::fs::read_dir(&workspace.0).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_check_of_a_patch_runs_confined() {
+    let (project, outside) = (Folder::new("project"), Folder::new("secrets"));
+    std::fs::write(project.0.join("check.sh"), "true\n").unwrap();
+    let secret = outside.0.join("secret");
+    std::fs::write(&secret, "planted").unwrap();
+    let confine =
+        |dir: &std::path::Path| -> Result<Arc<dyn Sandbox>, SandboxError> { Ok(Arc::new(LinuxSandbox::of_workspace(dir).build()?)) };
+    if let Err(error) = confine(&project.0) {
+        println!("not shown here: {error}");
+        return;
+    }
+    let diff = |line: &str| format!("--- a/check.sh\n+++ b/check.sh\n@@ -1 +1 @@\n-true\n+{line}\n");
+    let verdict = async |line: &str, confined: bool| {
+        let check = CommandCheck::new("own", &project.0, "sh").args(["check.sh"]);
+        let check = if confined { check.sandbox(confine) } else { check };
+        PatchChecks::new().check(check).run(&diff(line)).await
+    };
+    let reads = format!("cat {}", secret.display());
+    assert!(verdict(&reads, false).await.pass, "outside a sandbox a patch reads what it likes");
+    let confined = verdict(&reads, true).await;
+    assert!(!confined.pass && confined.failures[0].reason.contains("denied"), "{confined:?}");
+    assert!(verdict("echo made > here && cat here", true).await.pass);
 }
 
 #[tokio::test]

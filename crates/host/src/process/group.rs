@@ -16,7 +16,9 @@ const GONE_WITHIN: Duration = Duration::from_secs(5);
 /// its number, which is its group's too, can't come to mean another one.
 pub(super) struct Group {
     child: Child,
+    #[cfg_attr(not(unix), allow(dead_code, reason = "groups are of Unix"))]
     leader: Option<u32>,
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "marks are looked for on Linux"))]
     mark: Option<String>,
     collected: Option<ExitStatus>,
     /// Readable once the program has ended.

@@ -131,3 +131,35 @@ fn undo(root: &Root, change: &Change) -> Result<(), String> {
     };
     undone.map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_before_a_failure_is_taken_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let path = |text: &str| RootedPath::parse(text).unwrap();
+        for name in ["a", "b", "gone"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let planned = |name: &str, after: Option<&str>| {
+            let before = current(&root, &path(name), 100).unwrap();
+            Change { path: path(name), before, after: after.map(|after| after.as_bytes().to_vec()), mode: None }
+        };
+        let changes = [planned("a", Some("new a")), planned("new/deep/x", Some("x")), planned("gone", None), planned("b", None)];
+        // The last one is found to have changed only when those before it are made.
+        std::fs::write(folder.path().join("b"), "somebody's").unwrap();
+        let error = make(&root, &changes).unwrap_err();
+        assert_eq!(error.message(), "b changed while it was worked on, and was left as it is; read it again");
+        let text = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!((text("a").as_str(), text("b").as_str(), text("gone").as_str()), ("a", "somebody's", "gone"));
+        let mut names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["a", "b", "gone"]);
+        // Planned anew, all of it is made.
+        make(&root, &[planned("a", Some("new a")), planned("new/deep/x", Some("x")), planned("b", None)]).unwrap();
+        assert_eq!((text("a").as_str(), text("new/deep/x").as_str(), folder.path().join("b").exists()), ("new a", "x", false));
+    }
+}

@@ -92,7 +92,7 @@ async fn what_can_t_be_read_is_told() {
     assert_eq!(desk.refuses(ReadFile, json!({ "path": "folder" })).await, "folder is a folder; name a file in it");
     assert_eq!(desk.refuses(ReadFile, json!({ "path": "none" })).await, "there is no none; list its folder to see what is there");
     let desk = desk.changed(|workspace| workspace.max_file_bytes(5));
-    assert!(desk.refuses(ReadFile, json!({ "path": "latin.txt" })).await.contains("has 12 bytes, and at most 5 are taken"));
+    assert!(desk.refuses(ReadFile, json!({ "path": "latin.txt" })).await.contains("has 11 bytes, and at most 5 are taken"));
 }
 
 #[tokio::test]

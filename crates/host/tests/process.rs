@@ -127,3 +127,9 @@ async fn what_cannot_start_says_why() {
     assert!(matches!(nowhere, ProcessError::Folder { .. }), "{nowhere}");
     assert_eq!(nowhere.to_string(), "`sh` can't run in /nowhere/at/all: there is no such folder; create it, or name another one");
 }
+
+#[test]
+fn without_a_runtime_nothing_is_started() {
+    let error = Spawn::shell("true").start().unwrap_err();
+    assert!(error.to_string().contains("no tokio runtime"), "{error}");
+}

@@ -157,6 +157,10 @@ impl Spawn {
         let mut launch = self.launch.clone();
         launch.env = self.environment.variables();
         let name = launch.name();
+        if tokio::runtime::Handle::try_current().is_err() {
+            let source = std::io::Error::other("there is no tokio runtime here to follow it");
+            return Err(ProcessError::Start { program: name, source });
+        }
         if let Some(dir) = launch.dir.as_ref().filter(|dir| !dir.is_dir()) {
             return Err(ProcessError::Folder { program: name, dir: dir.display().to_string() });
         }

@@ -265,9 +265,12 @@ async fn nobody_hides_from_the_end_of_a_namespace() {
     let ended = Spawn::shell(hiding(&free)).dir(workspace.path()).run().await.unwrap();
     assert_eq!(ended.stdout.text(), "left\n");
     common::until("they have hidden", || !alive(&free).is_empty()).await;
+    // They lead the group that their children are in too.
     while let Some(pid) = alive(&free).first() {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let pid = rustix::process::Pid::from_raw(i32::try_from(*pid).unwrap());
+        if let Ok(group) = rustix::process::getpgid(pid) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
     }
     let kept = token("kept");
     let ended = Spawn::shell(hiding(&kept)).dir(workspace.path()).sandbox(sandbox).run().await.unwrap();

@@ -9,7 +9,7 @@ use toolwright::builtin::shell::ShellTools;
 use toolwright::builtin::{HttpRequest, TodoTools, WebFetch, current_date, day_name};
 use toolwright::net::NetMap;
 use toolwright::sandbox::Sandbox;
-use toolwright::{Tool, ToolDef as _};
+use toolwright::{NeedsApproval, Tool, ToolDef as _};
 
 use crate::args::{PlaceOptions, ToolOptions};
 use crate::choose::Choice;
@@ -107,7 +107,11 @@ impl<'a> Toolbox<'a> {
             ToolSet::Dates => Ok(vec![current_date::tool(), day_name::tool()]),
             ToolSet::Todo => Ok(TodoTools::new().tools()),
             ToolSet::Web => Ok(vec![WebFetch::new().net_map(self.map.clone()).tool().map_err(|error| wrong(&error))?]),
-            ToolSet::Http => Ok(vec![HttpRequest::new().net_map(self.map.clone()).tool().map_err(|error| wrong(&error))?]),
+            ToolSet::Http => {
+                // Nobody has said here which hosts it is for.
+                let request = HttpRequest::new().net_map(self.map.clone()).tool().map_err(|error| wrong(&error))?;
+                Ok(vec![request.with_approval(NeedsApproval::Always)])
+            }
             ToolSet::Files => files(&self.folder()?, true),
             ToolSet::Edit => files(&self.folder()?, false),
             ToolSet::Shell => {

@@ -187,6 +187,22 @@ impl Tool {
         Ok(self.with_spec(|spec| spec.name = name))
     }
 
+    /// The same tool with another say about which calls have to be approved: for a tool that somebody else defined.
+    ///
+    /// ```
+    /// use toolwright_tool::{NeedsApproval, Tool, ToolError};
+    ///
+    /// let look = Tool::new("look", "Looks something up.").run_json(|args, _| async move { Ok::<_, ToolError>(args) })?;
+    /// assert!(matches!(look.with_approval(NeedsApproval::Always).needs_approval(), NeedsApproval::Always));
+    /// # Ok::<_, toolwright_tool::DefinitionError>(())
+    /// ```
+    #[must_use]
+    pub fn with_approval(&self, needs: NeedsApproval) -> Self {
+        let mut inner = (*self.inner).clone();
+        inner.approval = needs;
+        Self { inner: Arc::new(inner) }
+    }
+
     /// The same tool with a changed spec.
     #[must_use]
     pub fn with_spec(&self, change: impl FnOnce(&mut ToolSpec)) -> Self {

@@ -72,12 +72,14 @@ fn the_workspace_is_where_it_is_said_to_be() {
 }
 
 #[test]
-fn a_command_asks_before_it_runs() {
+fn a_command_and_a_request_ask_before_they_run() {
     let home = Home::new();
     let call = |more: &[&str]| home.run(&[&["tools", "call", "shell", r#"{"command":"touch made"}"#, "--no-sandbox"], more].concat());
     let asked = call(&[]);
     assert_eq!(asked.code, Some(3), "{}", asked.err);
     assert!(!home.path().join("made").exists());
+    let request = home.run(&["tools", "call", "http_request", r#"{"url":"http://example.com/"}"#]);
+    assert_eq!(request.code, Some(3), "{}", request.err);
     let approved = call(&["--yes"]);
     assert_eq!(approved.code, Some(0), "{}", approved.err);
     assert!(home.path().join("made").exists());

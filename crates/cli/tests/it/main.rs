@@ -16,3 +16,4 @@ mod threads;
 mod toolbox;
 mod tools;
 mod usage;
+mod web;

@@ -201,8 +201,8 @@ async fn refusals_are_tool_errors_that_name_the_host() {
     for (url, said) in [
         ("ftp://a.example/", "scheme `ftp`"),
         ("http://user:pass@a.example/", "a.example holds a user or a password"),
-        ("http://127.0.0.1/", "127.0.0.1 leads to 127.0.0.1, which is not public (Loopback, 127.0.0.0/8)"),
-        ("http://[::1]/", "::1 leads to ::1, which is not public"),
+        ("http://127.0.0.1/", "127.0.0.1 is not public (Loopback, 127.0.0.0/8)"),
+        ("http://[::1]/", "::1 is not public"),
         ("http://localhost/", "localhost is this machine itself"),
         ("http://bad.example/", "bad.example is blocked here"),
         ("http://a.example/loop", "a.example redirects more than 10 times"),

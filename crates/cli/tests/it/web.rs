@@ -36,7 +36,7 @@ fn a_server_stands_in_and_that_is_said() {
     );
     assert!(ended.err.starts_with(&said), "{}", ended.err);
     assert!(ended.err.contains(r"# News\n\nIt rains."), "{}", ended.err);
-    assert!(ended.err.contains("✗ web_fetch GuardError: 169.254.169.254 leads to 169.254.169.254"), "{}", ended.err);
+    assert!(ended.err.contains("✗ web_fetch GuardError: 169.254.169.254 is not public"), "{}", ended.err);
 }
 
 #[test]

@@ -61,9 +61,7 @@ pub enum GuardError {
         host: String,
     },
     /// The host leads to an address that is not public.
-    #[error(
-        "{host} leads to {address}, which is not public ({range}), and is refused; whoever set this up may allow the host by name with `allow_private`"
-    )]
+    #[error("{} ({range}), and is refused; whoever set this up may allow the host by name with `allow_private`", not_public(host, address))]
     Special {
         /// The host.
         host: String,
@@ -218,4 +216,9 @@ impl GuardConfigError {
     pub fn code(&self) -> &'static str {
         "TOOLWRIGHT_CONFIG_INVALID"
     }
+}
+
+/// A host that is an address leads nowhere else.
+fn not_public(host: &str, address: &IpAddr) -> String {
+    if host == address.to_string() { format!("{host} is not public") } else { format!("{host} leads to {address}, which is not public") }
 }

@@ -164,12 +164,15 @@ pub(crate) struct PlaceOptions {
     /// Reach hosts elsewhere, by the lines `host[:port] address:port` of a file
     #[arg(long, value_name = "FILE")]
     pub(crate) net_map: Option<PathBuf>,
+    /// Their tools are looked at, and not called.
+    #[arg(skip)]
+    pub(crate) only_shown: bool,
 }
 
 impl PlaceOptions {
-    /// For looking at tools that are not called: nothing is confined for them.
+    /// For looking at tools that are not called: nothing is confined for them, and no service is named.
     pub(crate) fn anywhere() -> Self {
-        Self { workspace: None, no_sandbox: true, net_map: None }
+        Self { workspace: None, no_sandbox: true, net_map: None, only_shown: true }
     }
 }
 

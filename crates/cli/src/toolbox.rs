@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use toolwright::builtin::integrations::{GitHub, Slack};
+use toolwright::builtin::integrations::{Credential, Email, GitHub, Jira, Slack};
 use toolwright::builtin::shell::ShellTools;
 use toolwright::builtin::{HttpRequest, TodoTools, WebFetch, current_date, day_name};
 use toolwright::net::NetMap;
@@ -37,11 +37,26 @@ pub(crate) enum ToolSet {
     Github,
     /// Messages and files in Slack; what writes asks
     Slack,
+    /// Issues of the Jira at JIRA_URL; what writes asks
+    Jira,
+    /// Mail through the server SMTP_HOST, from the address EMAIL_FROM; each asks
+    Email,
 }
 
 impl ToolSet {
-    pub(crate) const ALL: [Self; 9] =
-        [Self::Dates, Self::Todo, Self::Web, Self::Files, Self::Edit, Self::Http, Self::Shell, Self::Github, Self::Slack];
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Dates,
+        Self::Todo,
+        Self::Web,
+        Self::Files,
+        Self::Edit,
+        Self::Http,
+        Self::Shell,
+        Self::Github,
+        Self::Slack,
+        Self::Jira,
+        Self::Email,
+    ];
 
     /// What an agent has where nobody says: what changes nothing outside. The local model chooses badly among many, so it has few.
     pub(crate) fn by_default(choice: &Choice) -> &'static [Self] {
@@ -60,6 +75,8 @@ impl ToolSet {
             Self::Shell => "shell",
             Self::Github => "github",
             Self::Slack => "slack",
+            Self::Jira => "jira",
+            Self::Email => "email",
         }
     }
 }
@@ -124,7 +141,32 @@ impl<'a> Toolbox<'a> {
             }
             ToolSet::Github => GitHub::new().tools().map_err(|error| wrong(&error)),
             ToolSet::Slack => Slack::new().tools().map_err(|error| wrong(&error)),
+            ToolSet::Jira => {
+                let jira = Jira::new(self.variable(set, "JIRA_URL", "https://jira.example")?);
+                let jira = if let Some(user) = set_variable("JIRA_USER") { jira.user(user) } else { jira };
+                jira.tools().map_err(|error| wrong(&error))
+            }
+            ToolSet::Email => {
+                let email =
+                    Email::new(self.variable(set, "SMTP_HOST", "mail.example")?, self.variable(set, "EMAIL_FROM", "agent@mail.example")?);
+                let email = match set_variable("SMTP_USER") {
+                    Some(user) => email.login(user, Credential::env("SMTP_PASSWORD")),
+                    None => email,
+                };
+                Ok(vec![email.tool().map_err(|error| wrong(&error))?])
+            }
         }
+    }
+
+    /// What a set can't do without. Who only looks at its tools needs none of it.
+    fn variable(&self, set: ToolSet, name: &str, shown: &str) -> Result<String, Problem> {
+        if self.options.only_shown {
+            return Ok(shown.to_owned());
+        }
+        set_variable(name).ok_or_else(|| {
+            Problem::usage(format!("the tools `{}` need the environment variable {name}, which is not set", set.name()))
+                .hint("set it, or leave them out; docs/integrations.md says what each service needs")
+        })
     }
 
     /// The folder that file tools and the shell work in.
@@ -136,6 +178,10 @@ impl<'a> Toolbox<'a> {
             }),
         }
     }
+}
+
+fn set_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
 #[cfg(unix)]

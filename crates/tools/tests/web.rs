@@ -206,7 +206,7 @@ async fn refusals_are_tool_errors_that_name_the_host() {
         ("http://localhost/", "localhost is this machine itself"),
         ("http://bad.example/", "bad.example is blocked here"),
         ("http://a.example/loop", "a.example redirects more than 10 times"),
-        ("http://a.example/in", "a.example redirects to what is refused: 169.254.169.254 leads to"),
+        ("http://a.example/in", "a.example redirects to what is refused: 169.254.169.254 is not public"),
         ("http://a.example/slow", "a.example did not answer within 300 ms"),
         ("no url", "the URL can't be read"),
         ("http://exa mple/", "the URL can't be read"),
@@ -330,8 +330,8 @@ async fn requests_are_guarded_like_pages() {
     let server = Server::start(|_| reply("302 X\r\nlocation: http://10.0.0.1/", "")).await;
     let request = HttpRequest::new().net_map(server.map(&["api.example"])).tool().unwrap();
     for (url, said) in [
-        ("http://169.254.169.254/latest/meta-data/", "169.254.169.254 leads to 169.254.169.254"),
-        ("http://api.example/", "api.example redirects to what is refused: 10.0.0.1 leads to 10.0.0.1"),
+        ("http://169.254.169.254/latest/meta-data/", "169.254.169.254 is not public"),
+        ("http://api.example/", "api.example redirects to what is refused: 10.0.0.1 is not public"),
     ] {
         let error = run(&request, json!({ "url": url })).await.unwrap_err();
         assert!(error.message().starts_with(said), "{}", error.message());

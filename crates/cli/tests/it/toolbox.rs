@@ -43,6 +43,19 @@ fn a_set_that_is_not_there_and_a_folder_that_is_not_there_are_bad_usage() {
     assert!(ended.err.contains("nowhere") && ended.err.contains("--workspace"), "{}", ended.err);
 }
 
+#[test]
+fn services_say_what_they_can_not_do_without() {
+    let home = Home::new();
+    let ended = home.run(&["run", "Well?", "--model", "openai/x", "--with", "jira"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("the tools `jira` need the environment variable JIRA_URL, which is not set"), "{}", ended.err);
+    let env = [("SMTP_HOST", "mail.example"), ("EMAIL_FROM", "bot@mail.example")];
+    let call = ["tools", "call", "send_email", r#"{"to":["kim@acme.example"],"subject":"Hi","text":"Hello."}"#];
+    let ended = home.run_with(&call, &env, "");
+    assert_eq!(ended.code, Some(3), "{}", ended.err);
+    assert_eq!(home.run(&["tools", "show", "send_email"]).code, Some(0));
+}
+
 /// Reading a file is fine, reading a page is fine; what stands in a file leaves only where a person lets it.
 #[test]
 fn what_was_read_in_a_file_does_not_go_out_in_an_address_unasked() {

@@ -14,7 +14,7 @@ fn tools_are_listed_with_what_they_promise() {
     let names: Vec<Vec<&str>> = ended.out.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
     let first = [["dates", "current_date"], ["dates", "day_name"], ["todo", "todo_write"], ["todo", "todo_read"], ["web", "web_fetch"]];
     assert_eq!(names[..5], first);
-    for set in ["files", "edit", "http", "shell", "github", "slack"] {
+    for set in ["files", "edit", "http", "shell", "github", "slack", "jira", "email"] {
         assert!(names.iter().any(|name| name[0] == set), "{set}: {}", ended.out);
     }
     assert!(ended.out.contains("(read-only)"));

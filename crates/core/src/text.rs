@@ -9,13 +9,13 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 
 /// Bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
-    let mut hex = String::with_capacity(2 * bytes.len());
+    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+    let mut hex = Vec::with_capacity(2 * bytes.len());
     for byte in bytes {
-        hex.push(digit(byte >> 4));
-        hex.push(digit(byte & 15));
+        hex.extend([digit(byte >> 4), digit(byte & 15)]);
     }
-    hex
+    // Digits are text.
+    String::from_utf8(hex).unwrap_or_default()
 }
 
 /// The longest prefix of at most `max_bytes` bytes that ends on a character boundary.

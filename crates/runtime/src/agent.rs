@@ -202,10 +202,18 @@ impl<R> Agent<R> {
         Worker::new(Arc::clone(&self.inner))
     }
 
-    /// One call through the gate and its body, without a thread around it: what the bench `dispatch` measures.
+    /// One call through the gate and its body, without a thread around it.
     #[doc(hidden)]
     pub async fn dispatch_once(&self, tool: &Arc<str>, written: &Arc<str>) -> crate::driver::Executed {
-        self.inner.dispatch.once(tool, written).await
+        self.dispatch_alone()(tool, written).await
+    }
+
+    /// Calls through the gate and their bodies, without a thread around them: what the bench `dispatch` measures. They share what the
+    /// calls of one run share.
+    #[doc(hidden)]
+    pub fn dispatch_alone(&self) -> impl AsyncFn(&Arc<str>, &Arc<str>) -> crate::driver::Executed {
+        let (dispatch, run) = (Arc::clone(&self.inner.dispatch), self.inner.dispatch.alone());
+        async move |tool: &Arc<str>, written: &Arc<str>| dispatch.once(&run, tool, written).await
     }
 
     /// Calls one tool directly, through the same gate as a model's call, in a thread of its own. `arguments` is the JSON text.

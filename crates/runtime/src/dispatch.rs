@@ -560,23 +560,28 @@ impl Dispatch {
         executed
     }
 
-    /// Gate and body of one call without a thread, for the bench.
-    pub(crate) async fn once(&self, tool: &Arc<str>, written: &Arc<str>) -> Executed {
-        let call = CallId::new("call_1");
-        let cancelled = CancellationToken::new();
-        let beside =
-            Beside { keep: Arc::new(MemoryKeep::new()), env: Arc::clone(&self.env), redactor: None, marked: taint::Marked::default() };
-        let watched = self.is_watched().then(|| Box::new(WatchedRun::default()));
-        let run = RunFacts {
+    /// What calls without a thread share.
+    pub(crate) fn alone(&self) -> RunFacts {
+        RunFacts {
             thread: None,
             run: None,
             principal: None,
             state: StateMap::default(),
-            cancelled: cancelled.clone(),
-            beside,
+            cancelled: CancellationToken::new(),
+            beside: Beside {
+                keep: Arc::new(MemoryKeep::new()),
+                env: Arc::clone(&self.env),
+                redactor: None,
+                marked: taint::Marked::default(),
+            },
             mode: None,
-            watched,
-        };
+            watched: self.is_watched().then(|| Box::new(WatchedRun::default())),
+        }
+    }
+
+    /// Gate and body of one call without a thread, for the bench.
+    pub(crate) async fn once(&self, run: &RunFacts, tool: &Arc<str>, written: &Arc<str>) -> Executed {
+        let call = CallId::new("call_1");
         let gated = self
             .gate(&GateRequest {
                 call: call.clone(),
@@ -608,8 +613,8 @@ impl Dispatch {
             approved_by: Vec::new(),
             retries_in_run: 0,
             messages: Transcript::new(),
-            run,
-            cancelled,
+            run: run.clone(),
+            cancelled: run.cancelled.child_token(),
             snapshots: Arc::new(NoSnapshots),
         })
         .await
